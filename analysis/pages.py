@@ -30,7 +30,6 @@ from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
 
 README_N = (128, 1024, 4096, 8192, 16384, 32768)
-WITHIN = 1.02  # of the fastest: as fast
 FIGURES = Path("docs") / "figures"
 NONE = "–"
 
@@ -264,10 +263,10 @@ def choice_words(device: Device) -> str:
     if table is None or found.empty:
         return ""
     worst = found.loc[found["ratio"].idxmax()]
-    within = (found["ratio"] <= WITHIN).sum()
+    within = (found["ratio"] <= tune.AS_FAST).sum()
     place = "out of" if worst["placement"] == "out" else "in"
     return (
-        f"By the tuning table `{table.path.name}` of today `auto` takes the fastest variant, or one within {100 * (WITHIN - 1):.0f} % of it, at {within} of "
+        f"By the tuning table `{table.path.name}` of today `auto` takes the fastest variant, or one within {100 * (tune.AS_FAST - 1):.0f} % of it, at {within} of "
         f"{len(found)} problems and modes at which several were timed; at worst {worst['choice']} takes {worst['ratio']:.2f} times as long "
         f"({worst['dtype']}, n = {worst['n']}, {worst['elements']} elements, {place} place, {worst['mode']})."
     )

@@ -62,7 +62,7 @@ def test_alternating_decides_where_both_modes_were_timed(tmp_path):
     assert chosen(tmp_path, times) == ["mma_split"]
 
 
-def test_of_what_was_timed_cold_too_the_worse_mode_counts(tmp_path):
+def test_of_what_is_as_fast_warm_the_worse_mode_counts(tmp_path):
     times = {
         ("mma_split", 1 << 23, "alternating"): 1.0,
         ("mma_split", 1 << 23, "cold"): 2.1,
@@ -71,7 +71,9 @@ def test_of_what_was_timed_cold_too_the_worse_mode_counts(tmp_path):
         ("mma_split", 1 << 24, "cold"): 1.0,  # never warm: no size of the table
         ("warp_shuffle", 1 << 23, "cold"): 1.0,  # nor is it a candidate
     }
-    assert chosen(tmp_path, times) == ["wgmma"]
+    assert chosen(tmp_path, times) == ["mma_split"], "3 % slower warm"
+    times["wgmma", 1 << 23, "alternating"] = 1.02
+    assert chosen(tmp_path / "again", times) == ["wgmma"], "5 % faster cold"
 
 
 def test_programmatic_launches_have_choices_of_their_own(tmp_path):

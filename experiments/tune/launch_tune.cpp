@@ -18,6 +18,7 @@ using harness::Mode;
 
 struct TuningOptions {
   std::vector<int> log_n, log_bytes{16, 18, 20, 21, 22, 23, 24, 25, 27};
+  std::vector<std::int64_t> rows;  // in place of log_bytes
   std::vector<std::string> dtypes{"f16"};
   std::vector<std::string> modes;  // none: by the size
 };
@@ -71,14 +72,13 @@ class TuningRun {
         bench_(device),
         limits_(bench_, [](auto&&...) {}) {}
 
-  void measure(Dtype dtype, int log_n, const std::vector<int>& log_bytes) {
+  void measure(Dtype dtype, int log_n, const std::vector<std::int64_t>& row_counts) {
     const std::vector<LaunchCandidate> all = tuning_.candidates(dtype, log_n);
     if (!all.empty()) expect_the_same_bits(tuning_, all, dtype, log_n, device_);
-    for (const int size : log_bytes) {
-      const std::int64_t bytes = std::int64_t{1} << size, n = std::int64_t{1} << log_n;
-      const Problem problem = make_problem(dtype, n, bytes / bytes_of(dtype) / n);
+    for (const std::int64_t rows : row_counts) {
+      const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, rows);
       if (problem.rows == 0) continue;
-      if (modes_.empty()) time(all, problem, mode_for(bytes));
+      if (modes_.empty()) time(all, problem, mode_for(problem.span_bytes()));
       for (const Mode mode : modes_)
         time(all, problem, mode);
     }
@@ -117,8 +117,10 @@ class TuningRun {
   harness::TruthCache truths_;
 };
 
-void expect_between(const std::string& option, const std::vector<int>& values, int smallest, int largest) {
-  for (const int value : values) {
+template <class Number>
+void expect_between(const std::string& option, const std::vector<Number>& values, Number smallest,
+                    Number largest) {
+  for (const Number value : values) {
     if (value < smallest || value > largest) {
       throw BadRequest(fmt::format("--{}={} must be between {} and {}", option, value, smallest, largest));
     }
@@ -141,6 +143,7 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
   CLI::App app{fmt::format("Measures launch configurations of {}", tuning.variant.name), program};
   app.add_option("--log-n", options.log_n, "log2 of the row lengths");
   app.add_option("--log-bytes", options.log_bytes, "log2 of the bytes of the data");
+  app.add_option("--rows", options.rows, "rows, in place of --log-bytes");
   app.add_option("--dtype", options.dtypes, "f16, bf16, f32");
   app.add_option("--mode", options.modes, "replay, alternating, cold (default: by the size)");
   try {
@@ -150,6 +153,7 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
   }
   expect_between("log-n", options.log_n, tuning.smallest_log_n, tuning.largest_log_n);
   expect_between("log-bytes", options.log_bytes, 10, 33);
+  expect_between("rows", options.rows, std::int64_t{1}, std::int64_t{1} << 32);
   const DeviceInfo device = this_device();
   if (Support cuda = require_cuda(device); !cuda) throw BadRequest(cuda.why_not);
 
@@ -160,8 +164,12 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
     modes.push_back(launched_mode(name));
   TuningRun session(tuning, device, std::move(modes));
   for (const std::string& dtype : options.dtypes) {
-    for (const int log_n : options.log_n)
-      session.measure(parse_dtype(dtype), log_n, options.log_bytes);
+    for (const int log_n : options.log_n) {
+      std::vector<std::int64_t> rows = options.rows;
+      for (const int size : rows.empty() ? options.log_bytes : std::vector<int>{})
+        rows.push_back((std::int64_t{1} << size) / bytes_of(parse_dtype(dtype)) >> log_n);
+      session.measure(parse_dtype(dtype), log_n, rows);
+    }
   }
   return 0;
 }
