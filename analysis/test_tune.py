@@ -46,10 +46,32 @@ def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
         ("wgmma", 1 << 15, "replay"): 2.0,
         ("mma_split", 1 << 20, "replay"): 1.005,
         ("wgmma", 1 << 20, "replay"): 1.0,
-        ("mma_split", 1 << 21, "replay"): 1.02,
+        ("mma_split", 1 << 21, "replay"): 1.03,
         ("wgmma", 1 << 21, "replay"): 1.0,
     }
     assert chosen(tmp_path, times) == ["mma_split", "mma_split", "wgmma"]
+
+
+def test_one_variant_that_is_as_fast_everywhere_serves_all(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 1.02,
+        ("mma_split", 1 << 20, "replay"): 1.5,
+        ("wgmma", 1 << 20, "replay"): 1.0,
+        ("wgmma", 1 << 21, "replay"): 1.02,
+        ("mma_split", 1 << 21, "replay"): 1.0,
+    }
+    assert chosen(tmp_path, times) == ["wgmma", "wgmma", "wgmma"], "one result for every number of rows"
+    times["wgmma", 1 << 21, "replay"] = 1.03
+    assert chosen(tmp_path / "again", times) == ["mma_split", "wgmma", "mma_split"]
+
+
+def test_what_owns_memory_is_no_candidate(tmp_path):
+    writer = sweep({("mma_split", 1 << 15, "replay"): 1.0})
+    for variant, settings in (("passes", '{"workspace_bytes":4096}'), ("wgmma", '{"workspace_bytes":0}')):
+        writer.measure(variant, "f16", 4096, 1 << 15, "replay", time_us=0.1, limit_us=0.1, fraction_of_limit=1.0, settings=settings)
+    folder = writer.write(tmp_path / "run")
+    assert list(tune.choices(load([folder])[0].results)["variant"]) == ["wgmma"], "such a plan runs on one stream at a time"
 
 
 def test_alternating_decides_where_both_modes_were_timed(tmp_path):

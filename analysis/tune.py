@@ -20,9 +20,9 @@ FOLDER = ROOT / "variants" / "auto"
 SHIPPED = sorted(FOLDER.glob("*.csv"))  # one a device that was measured
 TITLE = "# fwht tuning table 2"
 HEADER = ["dtype", "n", "elements", "placement", "launch", "variant"]
-# Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
-# noise does not make the table flicker. Times out of the L2 repeat better than that, and a whole per cent would keep the
-# choice of the L2 there, which at n = 8192 is 0.8 % slower.
+# A variant that is as fast at every size of a row length is named at all of them, so that equal rows have equal results. Elsewhere, of
+# two within this of each other the choice of the next smaller size stays, so that noise does not make the table flicker. Times out of
+# the L2 repeat better than that, and a whole per cent would keep the choice of the L2 there, which at n = 8192 is 0.8 % slower.
 INDIFFERENCE = 0.005
 AS_FAST = 1.02  # times the fastest: what `auto` must keep warm wherever it was measured
 ROUNDS_ONCE = 1.1  # times the error of rounding the exact result once; a second rounding makes it 1.4
@@ -32,10 +32,12 @@ WARM = ("alternating", "replay")  # of a size that was timed in both, the first 
 
 
 def candidates(results: pd.DataFrame) -> pd.Series:
-    """Rows of what `auto` may pick: it launches kernels of its own, and 16-bit results are rounded once."""
+    """Rows of what `auto` may pick: it launches kernels of its own, its plan has no memory that would bind it to one stream, and 16-bit results
+    are rounded once."""
     ideal = results["dtype"].map(tables.ideal_error).astype(float)
     once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
-    return (results["memory"] == "device") & (results["picked"] == "") & ~results["peer"] & once
+    alone = results["settings"].astype(str).str.contains(r'"workspace_bytes": ?[1-9]')
+    return (results["memory"] == "device") & (results["picked"] == "") & ~results["peer"] & ~alone & once
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:
@@ -56,19 +58,25 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
         raise ResultsError("no measurement of a variant that auto may pick, in mode alternating or replay")
     first_mode = rows["mode"].where(warm).groupby([rows[key] for key in PROBLEM]).transform("min")  # "alternating" sorts before "replay"
     rows = rows[np.where(warm, rows["mode"] == first_mode, (rows["launch"] == "programmatic") | first_mode.notna())]
-    chosen: list[dict] = []
+    chosen: list[tuple] = []
     for (dtype, n, placement, launch), part in rows.groupby(["dtype", "n", "placement", "launch"], sort=True):
-        before = None
-        for elements, here in part.groupby("elements", sort=True):
-            times = here.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
-            costs = times / times.min()
-            cost = costs[costs.drop(columns="cold", errors="ignore").max(axis="columns") <= AS_FAST].max(axis="columns")
+        sizes = [(elements, _costs(here)) for elements, here in part.groupby("elements", sort=True)]
+        worst = pd.concat([cost for _, cost in sizes], axis="columns").max(axis="columns", skipna=False)
+        before = worst.idxmin() if worst.min() <= AS_FAST else None
+        for elements, cost in sizes:
             best = cost.idxmin()
-            if before in cost.index and cost[before] <= (1 + INDIFFERENCE) * cost[best]:
+            if before in cost.index and cost[before] <= (AS_FAST if worst.min() <= AS_FAST else (1 + INDIFFERENCE) * cost[best]):
                 best = before
-            chosen.append(dict(zip(HEADER, (dtype, n, elements, placement, launch, best), strict=True)))
+            chosen.append((dtype, n, elements, placement, launch, best))
             before = best
     return pd.DataFrame(chosen, columns=HEADER)
+
+
+def _costs(rows: pd.DataFrame) -> pd.Series:
+    """Of the variants that are as fast as the fastest, warm: how many times the time of the fastest they take, in their worse mode."""
+    times = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
+    costs = times / times.min()
+    return costs[costs.drop(columns="cold", errors="ignore").max(axis="columns") <= AS_FAST].max(axis="columns")
 
 
 # Before the variant butterflies was split off, mma_split served these with the same kernels.
