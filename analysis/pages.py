@@ -266,8 +266,8 @@ def choice_words(device: Device) -> str:
     within = (found["ratio"] <= tune.AS_FAST).sum()
     place = "out of" if worst["placement"] == "out" else "in"
     return (
-        f"By the tuning table `{table.path.name}` of today `auto` takes the fastest variant, or one within {100 * (tune.AS_FAST - 1):.0f} % of it, at {within} of "
-        f"{len(found)} problems and modes at which several were timed; at worst {worst['choice']} takes {worst['ratio']:.3f} times as long "
+        f"By the tuning table `{table.path.name}` of today `auto` takes the fastest variant, or one within {100 * (tune.AS_FAST - 1):.0f} % of it, at "
+        f"{within} of {len(found)} problems and modes at which several were timed; at worst {worst['choice']} takes {worst['ratio']:.3f} times as long "
         f"({worst['dtype']}, n = {worst['n']}, {worst['elements']} elements, {place} place, {worst['mode']})."
     )
 
