@@ -21,7 +21,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from . import accuracy, charts, layers, profile, static_code, tables
+from . import accuracy, charts, layers, profile, static_code, tables, tune
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
 from .models import Attention, Chains, Layers, Long, committed_evaluations
@@ -248,11 +248,28 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "shares": lambda d, ns: tables.comparison(d, "f16").query("label != 'small' and n in @ns", local_dict={"ns": ns}),
         "comparison": comparison, "own_table": lambda d, dtype: drawn("own", tables.own_by_size(d, dtype)),
         "few_rows": lambda d, dtype: drawn("few-rows", tables.few_rows(d, dtype), dtype=dtype), "ladder_table": ladder_table, "empty_us": _empty_us,
+        "choice_words": choice_words,
         "sizes": tables.regime_sizes, "peers_table": peers_table, "width_ranges": width_ranges, "fused_table": fused_table, "overview": overview,
         "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)),
         "variants_table": lambda d, dtype, size: drawn("variants", tables.shares(d, dtype, size).melt(value_name="share", ignore_index=False).reset_index(),
                                                        dtype=dtype),
     }  # fmt: skip
+
+
+def choice_words(device: Device) -> str:
+    """How the choices of the device's tuning table compare with the fastest candidates of this run; "" where one variant alone was timed."""
+    table = tune.table_for(device.newest.context["device"]) if not device.newest.code else None
+    found = tune.beside_the_best(device.results, table) if table else pd.DataFrame()
+    if table is None or found.empty:
+        return ""
+    worst = found.loc[found["ratio"].idxmax()]
+    within = (found["ratio"] <= tune.AS_FAST).sum()
+    place = "out of" if worst["placement"] == "out" else "in"
+    return (
+        f"By the tuning table `{table.path.name}` of today `auto` takes the fastest variant, or one within {100 * (tune.AS_FAST - 1):.0f} % of it, at "
+        f"{within} of {len(found)} problems and modes at which several were timed; at worst {worst['choice']} takes {worst['ratio']:.3f} times as long "
+        f"({worst['dtype']}, n = {worst['n']}, {worst['elements']} elements, {place} place, {worst['mode']})."
+    )
 
 
 def _empty_us(device: Device) -> float:

@@ -277,12 +277,15 @@ def test_a_device_takes_the_table_of_its_name(shipped, name, capability, sms, ta
 def test_the_nearest_point_of_a_table_is_that_of_the_dispatcher(tmp_path):
     """As TuningTable.ChoosesTheNearestNumberOfElements of variants/auto/auto_test.cpp."""
     path = tmp_path / "t.csv"
-    path.write_text("# fwht tuning table 1\n# device: a test\n# compute_capability: 90\n# sm_count: 132\n# source: nowhere\n"
-                    "dtype,n,elements,placement,variant\nf16,4096,8192,in,mma_split\nf16,4096,131072,in,wgmma\nf16,4096,8388608,out,warp_shuffle\n"
-                    "bf16,4096,8192,in,mma_split\n")  # fmt: skip
+    path.write_text("# fwht tuning table 2\n# device: a test\n# compute_capability: 90\n# sm_count: 132\n# source: nowhere\n"
+                    "dtype,n,elements,placement,launch,variant\nf16,4096,8192,in,ordinary,mma_split\nf16,4096,131072,in,ordinary,wgmma\n"
+                    "f16,4096,8388608,out,ordinary,warp_shuffle\nf16,4096,8192,in,programmatic,butterflies\n"
+                    "bf16,4096,8192,in,ordinary,mma_split\n")  # fmt: skip
     table = tune.read_table(path)
     for rows, placement, expected in ((1, "in", "mma_split"), (7, "in", "mma_split"), (8, "in", "wgmma"), (10**6, "in", "wgmma"), (1, "out", "warp_shuffle")):
         assert table.nearest("f16", 4096, 4096 * rows, placement) == expected
+    for rows, placement, expected in ((7, "in", "butterflies"), (8, "in", "wgmma"), (1, "out", "warp_shuffle")):
+        assert table.nearest("f16", 4096, 4096 * rows, placement, programmatic=True) == expected
     assert table.nearest("bf16", 4096, 4096, "out") == "mma_split" and table.nearest("f32", 4096, 4096, "in") == table.nearest("f16", 8192, 8192, "in") == ""
 
 

@@ -46,10 +46,32 @@ def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
         ("wgmma", 1 << 15, "replay"): 2.0,
         ("mma_split", 1 << 20, "replay"): 1.005,
         ("wgmma", 1 << 20, "replay"): 1.0,
-        ("mma_split", 1 << 21, "replay"): 1.02,
+        ("mma_split", 1 << 21, "replay"): 1.03,
         ("wgmma", 1 << 21, "replay"): 1.0,
     }
     assert chosen(tmp_path, times) == ["mma_split", "mma_split", "wgmma"]
+
+
+def test_one_variant_that_is_as_fast_everywhere_serves_all(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 1.02,
+        ("mma_split", 1 << 20, "replay"): 1.5,
+        ("wgmma", 1 << 20, "replay"): 1.0,
+        ("wgmma", 1 << 21, "replay"): 1.02,
+        ("mma_split", 1 << 21, "replay"): 1.0,
+    }
+    assert chosen(tmp_path, times) == ["wgmma", "wgmma", "wgmma"], "one result for every number of rows"
+    times["wgmma", 1 << 21, "replay"] = 1.03
+    assert chosen(tmp_path / "again", times) == ["mma_split", "wgmma", "mma_split"]
+
+
+def test_what_owns_memory_is_no_candidate(tmp_path):
+    writer = sweep({("mma_split", 1 << 15, "replay"): 1.0})
+    for variant, settings in (("passes", '{"workspace_bytes":4096}'), ("wgmma", '{"workspace_bytes":0}')):
+        writer.measure(variant, "f16", 4096, 1 << 15, "replay", time_us=0.1, limit_us=0.1, fraction_of_limit=1.0, settings=settings)
+    folder = writer.write(tmp_path / "run")
+    assert list(tune.choices(load([folder])[0].results)["variant"]) == ["wgmma"], "such a plan runs on one stream at a time"
 
 
 def test_alternating_decides_where_both_modes_were_timed(tmp_path):
@@ -60,6 +82,58 @@ def test_alternating_decides_where_both_modes_were_timed(tmp_path):
         ("wgmma", 1 << 23, "alternating"): 2.0,
     }
     assert chosen(tmp_path, times) == ["mma_split"]
+
+
+def test_of_what_is_as_fast_warm_the_worse_mode_counts(tmp_path):
+    times = {
+        ("mma_split", 1 << 23, "alternating"): 1.0,
+        ("mma_split", 1 << 23, "cold"): 2.1,
+        ("wgmma", 1 << 23, "alternating"): 1.03,
+        ("wgmma", 1 << 23, "cold"): 2.0,
+        ("mma_split", 1 << 24, "cold"): 1.0,  # never warm: no size of the table
+        ("warp_shuffle", 1 << 23, "cold"): 1.0,  # nor is it a candidate
+    }
+    assert chosen(tmp_path, times) == ["mma_split"], "3 % slower warm"
+    times["wgmma", 1 << 23, "alternating"] = 1.02
+    assert chosen(tmp_path / "again", times) == ["wgmma"], "5 % faster cold"
+
+
+def test_programmatic_launches_have_choices_of_their_own(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 2.0,
+        ("mma_split", 1 << 15, "replay_pdl"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 1.5,
+        ("wgmma", 1 << 15, "replay_pdl"): 1.2,
+        ("warp_shuffle", 1 << 16, "replay_pdl"): 1.2,
+    }
+    folder = sweep(times).write(tmp_path / "run")
+    found = tune.choices(load([folder])[0].results)
+    assert [tuple(row) for row in found[["elements", "launch", "variant"]].to_numpy()] == [
+        (1 << 15, "ordinary", "wgmma"),
+        (1 << 15, "programmatic", "mma_split"),
+        (1 << 16, "programmatic", "warp_shuffle"),
+    ]
+
+
+def test_the_choices_of_a_table_beside_the_fastest(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 1.5,
+        ("mma_split", 1 << 15, "replay_pdl"): 1.2,
+        ("wgmma", 1 << 15, "replay_pdl"): 1.0,
+        ("mma_split", 1 << 24, "cold"): 1.0,
+        ("wgmma", 1 << 24, "cold"): 1.1,
+        ("mma_split", 1 << 26, "replay"): 1.0,  # alone
+    }
+    writer = sweep(times)
+    writer.measure("warp_shuffle", "f16", 4096, 1 << 15, "replay", time_us=0.5, limit_us=0.5, fraction_of_limit=1.0, throttle="sw_power_cap")
+    results = load([writer.write(tmp_path / "run")])[0].results
+    path = tmp_path / "t.csv"
+    path.write_text("# device: a test\n# compute_capability: 90\n# sm_count: 132\ndtype,n,elements,placement,launch,variant\n"
+                    "f16,4096,32768,in,ordinary,mma_split\nf16,4096,32768,in,programmatic,mma_split\nf16,4096,16777216,in,ordinary,wgmma\n")  # fmt: skip
+    found = tune.beside_the_best(results, tune.read_table(path)).set_index(["elements", "mode"])
+    assert found["choice"].to_dict() == {(1 << 15, "replay"): "mma_split", (1 << 15, "replay_pdl"): "mma_split", (1 << 24, "cold"): "wgmma"}
+    assert found["ratio"].round(6).to_dict() == {(1 << 15, "replay"): 1.0, (1 << 15, "replay_pdl"): 1.2, (1 << 24, "cold"): 1.1}
 
 
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
@@ -87,13 +161,13 @@ def test_the_command_writes_the_table(tmp_path, capsys):
     assert main(["tune", str(folder), "--output", str(output)]) == 0
     assert capsys.readouterr().out.strip() == str(output)
     assert output.read_text().splitlines() == [
-        "# fwht tuning table 1",
+        "# fwht tuning table 2",
         "# device: NVIDIA H200",
         "# compute_capability: 90",
         "# sm_count: 132",
         "# source: run",
-        "dtype,n,elements,placement,variant",
-        *(f"f16,{n},32768,in,mma_split" for n in lengths),
+        "dtype,n,elements,placement,launch,variant",
+        *(f"f16,{n},32768,in,ordinary,mma_split" for n in lengths),
     ]
     assert main(["tune", str(folder), "--output", str(tmp_path)]) == 2
     assert "cannot be written: Is a directory" in capsys.readouterr().err
@@ -119,4 +193,4 @@ def test_a_table_from_several_folders(tmp_path):
     text = tune.table_text(older.write(tmp_path / "older"), newer.write(tmp_path / "newer"))
     assert "# source: older newer" in text.splitlines()
     assert tune.sources_of(text) == ["older", "newer"]
-    assert "f16,64,32768,in,wgmma" in text and "f16,14336,917504,in,kronecker" in text
+    assert "f16,64,32768,in,ordinary,wgmma" in text and "f16,14336,917504,in,ordinary,kronecker" in text

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from . import tables
@@ -17,51 +18,65 @@ from .load import ELEMENT_BYTES, ROOT, ResultsError, load_folder, merge
 
 FOLDER = ROOT / "variants" / "auto"
 SHIPPED = sorted(FOLDER.glob("*.csv"))  # one a device that was measured
-TITLE = "# fwht tuning table 1"
-HEADER = ["dtype", "n", "elements", "placement", "variant"]
-# Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
-# noise does not make the table flicker. Times out of the L2 repeat better than that, and a whole per cent would keep the
-# choice of the L2 there, which at n = 8192 is 0.8 % slower.
+TITLE = "# fwht tuning table 2"
+HEADER = ["dtype", "n", "elements", "placement", "launch", "variant"]
+# A variant that is as fast at every size of a row length is named at all of them, so that equal rows have equal results. Elsewhere, of
+# two within this of each other the choice of the next smaller size stays, so that noise does not make the table flicker. Times out of
+# the L2 repeat better than that, and a whole per cent would keep the choice of the L2 there, which at n = 8192 is 0.8 % slower.
 INDIFFERENCE = 0.005
+AS_FAST = 1.02  # times the fastest: what `auto` must keep warm wherever it was measured
 ROUNDS_ONCE = 1.1  # times the error of rounding the exact result once; a second rounding makes it 1.4
 LEAST_LENGTHS = 10  # of each dtype: the grid tune has 15 or 16
-PROBLEM = ["dtype", "n", "placement", "elements"]
+PROBLEM = ["dtype", "n", "placement", "launch", "elements"]
+WARM = ("alternating", "replay")  # of a size that was timed in both, the first decides
 
 
 def candidates(results: pd.DataFrame) -> pd.Series:
-    """Rows of what `auto` may pick: it launches kernels of its own, and 16-bit results are rounded once."""
+    """Rows of what `auto` may pick: it launches kernels of its own, its plan has no memory that would bind it to one stream, and 16-bit results
+    are rounded once."""
     ideal = results["dtype"].map(tables.ideal_error).astype(float)
     once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
-    return (results["memory"] == "device") & (results["picked"] == "") & ~results["peer"] & once
+    alone = results["settings"].astype(str).str.contains(r'"workspace_bytes": ?[1-9]')
+    return (results["memory"] == "device") & (results["picked"] == "") & ~results["peer"] & ~alone & once
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:
-    """One row per dtype, n, placement and number of elements: the fastest candidate.
+    """One row per dtype, n, placement, launch and number of elements: the fastest candidate.
 
-    `results` are rows of results.csv; of a size that was timed in several modes, alternating decides.
+    `results` are rows of results.csv. Ordinary launches may find their data in the L2 or not, and `auto` cannot know. So of a size that was
+    timed cold too, candidates that are as fast warm are compared by the mode that is worse for them. Programmatic launches are replay_pdl.
     """
     rows = results[
         (results["status"] == "ok")
         & candidates(results)
         & (results["row_stride"] == results["n"])
         & (results["arrangement"] == "")
-        & results["mode"].isin(["alternating", "replay"])
-    ]
-    if rows.empty:
+        & results["mode"].isin([*WARM, "cold", "replay_pdl"])
+    ].assign(launch=lambda rows: rows["mode"].eq("replay_pdl").map({True: "programmatic", False: "ordinary"}))
+    warm = rows["mode"].isin(WARM)
+    if not warm.any():
         raise ResultsError("no measurement of a variant that auto may pick, in mode alternating or replay")
-    first_mode = rows.groupby(PROBLEM)["mode"].transform("min")  # "alternating" sorts before "replay"
-    rows = rows[rows["mode"] == first_mode]
-    chosen: list[dict] = []
-    for (dtype, n, placement), part in rows.groupby(["dtype", "n", "placement"], sort=True):
-        before = None
-        for elements, here in part.groupby("elements", sort=True):
-            times = here.groupby("variant")["time_us"].median()
-            best = times.idxmin()
-            if before in times.index and times[before] <= (1 + INDIFFERENCE) * times[best]:
+    first_mode = rows["mode"].where(warm).groupby([rows[key] for key in PROBLEM]).transform("min")  # "alternating" sorts before "replay"
+    rows = rows[np.where(warm, rows["mode"] == first_mode, (rows["launch"] == "programmatic") | first_mode.notna())]
+    chosen: list[tuple] = []
+    for (dtype, n, placement, launch), part in rows.groupby(["dtype", "n", "placement", "launch"], sort=True):
+        sizes = [(elements, _costs(here)) for elements, here in part.groupby("elements", sort=True)]
+        worst = pd.concat([cost for _, cost in sizes], axis="columns").max(axis="columns", skipna=False)
+        before = worst.idxmin() if worst.min() <= AS_FAST else None
+        for elements, cost in sizes:
+            best = cost.idxmin()
+            if before in cost.index and cost[before] <= (AS_FAST if worst.min() <= AS_FAST else (1 + INDIFFERENCE) * cost[best]):
                 best = before
-            chosen.append(dict(zip(HEADER, (dtype, n, elements, placement, best), strict=True)))
+            chosen.append((dtype, n, elements, placement, launch, best))
             before = best
     return pd.DataFrame(chosen, columns=HEADER)
+
+
+def _costs(rows: pd.DataFrame) -> pd.Series:
+    """Of the variants that are as fast as the fastest, warm: how many times the time of the fastest they take, in their worse mode."""
+    times = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
+    costs = times / times.min()
+    return costs[costs.drop(columns="cold", errors="ignore").max(axis="columns") <= AS_FAST].max(axis="columns")
 
 
 # Before the variant butterflies was split off, mma_split served these with the same kernels.
@@ -128,14 +143,28 @@ class TuningTable:
     sm_count: int
     choices: pd.DataFrame
 
-    def nearest(self, dtype: str, n: int, elements: int, placement: str) -> str:
-        """The choice of the nearest number of elements on a logarithmic scale (the larger of two), of this placement where the table
-        has it, else in place; "" without one."""
-        rows = self.choices[(self.choices["dtype"] == dtype) & (self.choices["n"] == n)]
+    def nearest(self, dtype: str, n: int, elements: int, placement: str, programmatic: bool = False) -> str:
+        """The choice of the nearest number of elements on a logarithmic scale (the larger of two, and of the own launch), of this placement
+        where the table has it, else in place; "" without one."""
+        rows = self.choices[(self.choices["dtype"] == dtype) & (self.choices["n"] == n) & ((self.choices["launch"] == "ordinary") | programmatic)]
         for place in (placement, "in"):
-            if len(own := rows[rows["placement"] == place].sort_values("elements", ascending=False)):
+            if len(own := rows[rows["placement"] == place].sort_values(["elements", "launch"], ascending=False)):
                 return str(own["variant"].iloc[(own["elements"].map(math.log2) - math.log2(elements)).abs().argmin()])
         return ""
+
+
+def beside_the_best(results: pd.DataFrame, table: TuningTable) -> pd.DataFrame:
+    """Of every problem and mode at which several candidates were timed: `choice`, the variant that the table names, and `ratio`, its time over
+    that of the fastest. Throttled measurements do not count."""
+    rows = results[(results["status"] == "ok") & candidates(results) & (results["row_stride"] == results["n"]) & (results["arrangement"] == "")]
+    rows = rows[(rows["encoding"] == "") & (rows["throttle"].fillna("") == "") & rows["n"].isin(table.choices["n"])]
+    problem = ["dtype", "n", "elements", "placement", "mode"]
+    times = rows.groupby([*problem, "variant"])["time_us"].median().unstack("variant")
+    times = times[times.notna().sum(axis="columns") > 1]
+    found = times.index.to_frame(index=False)
+    found["choice"] = [table.nearest(p.dtype, p.n, p.elements, p.placement, p.mode == "replay_pdl") for p in found.itertuples()]
+    found["ratio"] = [row.get(name, math.nan) / row.min() for name, (_, row) in zip(found["choice"], times.iterrows())]
+    return found.dropna(subset="ratio")
 
 
 def read_table(path: Path) -> TuningTable:

@@ -321,7 +321,7 @@ def command_sweep(arguments: list[str]) -> int:
 def command_tune(arguments: list[str]) -> int:
     """Usage: ./testbed tune [--output FILE.csv] [--resume RESULTS]
 
-    Measures on this device what the variant `auto` chooses by: its candidates over the grid `tune` (about two minutes on an
+    Measures on this device what the variant `auto` chooses by: its candidates over the grid `tune` (some minutes on an
     H200), every result checked before it is timed. Writes a results folder and, from it, the tuning table; the last line is
     the path of the table. The environment variable FWHT_TUNING=FILE.csv makes `auto` use it. Needs a CUDA device.
 
@@ -335,8 +335,8 @@ def command_tune(arguments: list[str]) -> int:
     directory = configure("release", f"-DFWHT_PYTHON={python}")
     build(directory, "fwht_sweep")
     _, results, right = measured(directory / "experiments" / "fwht_sweep", "--grid", "tune",
-                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,kronecker,factors,matmul",
-                                 "--benchmark_filter=-^matmul/[a-z0-9]+/n", *options(asked, "resume"))  # fmt: skip
+                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,passes,naive,kronecker,mma_kronecker,factors,matmul",
+                                 "--benchmark_filter=-^(matmul/[a-z0-9]+/n|naive/[a-z0-9]+/([0-9]|n[0-9][0-9]))", *options(asked, "resume"))  # fmt: skip
     if not right:
         fail("the measurement failed; its message is above, and --resume goes on with what is there.")
     table = asked.output or BUILD / "tuning" / f"{results.name}.csv"
@@ -426,13 +426,15 @@ def command_profile(arguments: list[str]) -> int:
 # cuBLASLt's own kernels read what its split-K kernels leave unwritten, and take minutes under these two tools.
 SANITIZERS = {"memcheck": "", "synccheck": "", "racecheck": "matmul", "initcheck": "matmul"}
 SANITIZER_SECONDS = 600
+SHARDS_OF_A_PROCESS = 4  # a test takes one second or, under racecheck, sixty
 
 
 def command_sanitize(arguments: list[str]) -> int:
     """Usage: ./testbed sanitize
 
     Runs compute-sanitizer's memcheck, synccheck, racecheck and initcheck over the conformance tests of small problems, each in
-    several processes (logs in the build folder); racecheck and initcheck leave out the variant that calls cuBLASLt, and say so.
+    up to 16 processes (logs in the build folder); racecheck and initcheck leave out the variant that calls cuBLASLt, and say so.
+    Under three minutes on an H100 with 16 cores, most of them racecheck's.
     Needs compute-sanitizer and a CUDA device; exit code 2 without.
     """
     parse("sanitize", arguments)
@@ -446,7 +448,7 @@ def command_sanitize(arguments: list[str]) -> int:
     for tool, left_out in SANITIZERS.items():
         say(f"compute-sanitizer {tool}" + (f", without {left_out}: its kernels are cuBLASLt's" if left_out else ""))
         begin = time.monotonic()
-        if bad := sanitize(program, tool, left_out, directory / "sanitize", min(4, cores())):
+        if bad := sanitize(program, tool, left_out, directory / "sanitize", min(16, cores())):
             print(bad.read_text(errors="replace")[-8000:], flush=True)
             fail(f"{tool} reports errors or took longer than {SANITIZER_SECONDS} s ({bad}).")
         say(f"{tool} is clean ({time.monotonic() - begin:.0f} s)")
@@ -454,25 +456,29 @@ def command_sanitize(arguments: list[str]) -> int:
 
 
 def sanitize(program: Path, tool: str, left_out: str, logs: Path, processes: int) -> Path | None:
-    """The log of the first process that did not end well, if one did not."""
+    """The log of the first shard that did not end well, if one did not; so many of them run at once."""
     logs.mkdir(parents=True, exist_ok=True)
     tests = "--gtest_filter=SanitizeGpu.*" + (f"-SanitizeGpu.{left_out}/*" if left_out else "")
-    files = [logs / f"{tool}.{i}.log" for i in range(processes)]
-    begun, end = [], time.monotonic() + SANITIZER_SECONDS
+    command: list[str | Path] = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
+    files = [logs / f"{tool}.{i}.log" for i in range(SHARDS_OF_A_PROCESS * processes)]
+    waiting, running, end = list(enumerate(files)), dict[Path, subprocess.Popen](), time.monotonic() + SANITIZER_SECONDS
     try:
-        for i, file in enumerate(files):
-            shard = os.environ | {"GTEST_TOTAL_SHARDS": str(processes), "GTEST_SHARD_INDEX": str(i)}
-            with file.open("w") as log:
-                command: list[str | Path] = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
-                begun.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=shard, start_new_session=True))
-        for file, process in zip(files, begun):
-            try:
-                if process.wait(timeout=max(0.0, end - time.monotonic())) not in (0, 77):  # 77: it had no test to run
+        while waiting or running:
+            while waiting and len(running) < processes:
+                i, file = waiting.pop(0)
+                shard = os.environ | {"GTEST_TOTAL_SHARDS": str(len(files)), "GTEST_SHARD_INDEX": str(i)}
+                with file.open("w") as log:
+                    running[file] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=shard, start_new_session=True)
+            time.sleep(0.05)
+            for file, process in list(running.items()):
+                code = process.poll()
+                if code is None and time.monotonic() < end:
+                    continue
+                if code not in (0, 77):  # 77: it had no test to run; None: it is out of time
                     return file
-            except subprocess.TimeoutExpired:
-                return file
+                del running[file]
     finally:
-        for process in begun:
+        for process in running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what it runs, too
     return None

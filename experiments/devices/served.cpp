@@ -14,7 +14,7 @@
 #include "variants/kronecker/kronecker.hpp"
 #include "variants/linear/auto/auto.hpp"
 #include "variants/linear/w4a16/w4a16.hpp"
-#include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/plain_launches.hpp"
 #include "variants/passes/schedule.hpp"
 #include "variants/registry.hpp"
 #include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
@@ -144,7 +144,7 @@ std::string server_of(const LinearProblem& problem, const DeviceInfo& device) {
 BlockNeeds block_needs(std::string_view variant, const Problem& problem, const DeviceInfo& device) {
   // Kernels that write codes exchange as much as those that write rows.
   if (variant == "mma_split")
-    return needs_of(mma_split::kernels_of_size(problem.dtype(), log2_floor(problem.n())));
+    return needs_of(mma_split::plain_kernels_of_size(problem.dtype(), log2_floor(problem.n())));
   if (variant == "kronecker") return kronecker_needs(problem, device);
   if (variant == "factors") return factors_needs(problem);
   if (variant == "passes") return passes_needs(problem, device);

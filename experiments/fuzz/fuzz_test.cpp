@@ -202,8 +202,9 @@ void repeat(double share, const std::function<void(std::uint64_t)>& one) {
 }
 
 const char* const kTable =
-    "# fwht tuning table 1\n# device: NVIDIA H200\n# compute_capability: 90\n# sm_count: 132\n# source: x\n"
-    "dtype,n,elements,placement,variant\nf16,4096,8388608,in,mma_split\nbf16,8192,1024,out,wgmma\n";
+    "# fwht tuning table 2\n# device: NVIDIA H200\n# compute_capability: 90\n# sm_count: 132\n# source: x\n"
+    "dtype,n,elements,placement,launch,variant\nf16,4096,8388608,in,ordinary,mma_split\n"
+    "bf16,8192,1024,out,programmatic,wgmma\n";
 
 const char* const kGrid =
     "# comment\n[L2]\nn = 16..32768\nelements = 2^23\nrows = 1, 64\ndtype = f16, bf16\nplacement = in, out\n"

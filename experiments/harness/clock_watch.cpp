@@ -31,6 +31,10 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+bool is_throttled(const ClockState& state) {
+  return !throttle_text(state.reasons).empty();
+}
+
 }  // namespace
 
 std::string throttle_text(std::uint64_t reasons) {
@@ -99,11 +103,28 @@ Unthrottled::Unthrottled(ClockWatch watch, std::function<void()> pause)
   if (!pause_) pause_ = [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
 }
 
-ClockedTiming Unthrottled::measure(const std::function<Timing()>& time) {
+// NVML's answer is some milliseconds old and an average, so a clock that looks well may still be held down.
+void Unthrottled::recover() {
+  for (int pauses = 0; pauses < kMostPauses; ++pauses) {
+    pause_();
+    watch_.begin();
+    watch_.sample();
+    if (!is_throttled(watch_.state())) break;
+  }
+}
+
+ClockedTiming Unthrottled::measure(std::string_view load, const std::function<Timing()>& time) {
+  if (load != load_) {
+    if (was_throttled_) recover();
+    load_ = load;
+    was_throttled_ = false;
+    in_vain_ = 0;
+  }
   for (int measurements = 1;; ++measurements) {
     watch_.begin();
     ClockedTiming measured{time(), watch_.state(), measurements};
-    const bool throttled = !throttle_text(measured.clock.reasons).empty();
+    const bool throttled = is_throttled(measured.clock);
+    was_throttled_ |= throttled;
     if (!throttled) in_vain_ = 0;
     if (!throttled || in_vain_ >= kInVain) return measured;
     if (measurements == kMost) {

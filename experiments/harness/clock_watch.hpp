@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/device/gpu_timer.hpp"
 #include "experiments/harness/csv.hpp"
@@ -58,21 +59,26 @@ struct ClockedTiming : Timing {
 };
 
 /// Measures again what was throttled, at most kMost times in all. After kInVain measurements in a row that
-/// stayed throttled it is the load itself, or the machine: then each is measured once.
+/// stayed throttled it is the load itself, or the machine: then each is measured once. Another load after one
+/// that was throttled first lets the clock recover, for at most kMostPauses pauses.
 class Unthrottled {
  public:
-  static constexpr int kMost = 3, kInVain = 4;
+  static constexpr int kMost = 3, kInVain = 4, kMostPauses = 10;
 
   /// `pause` stands between two measurements of one; by default 200 ms.
   explicit Unthrottled(ClockWatch watch, std::function<void()> pause = {});
 
   ClockWatch& watch() { return watch_; }
-  /// `time` samples watch().
-  ClockedTiming measure(const std::function<Timing()>& time);
+  /// `load` names what is measured, as a variant; `time` samples watch().
+  ClockedTiming measure(std::string_view load, const std::function<Timing()>& time);
 
  private:
+  void recover();
+
   ClockWatch watch_;
   std::function<void()> pause_;
+  std::string load_;
+  bool was_throttled_ = false;  // this load, once at least
   int in_vain_ = 0;
 };
 

@@ -85,16 +85,16 @@ TEST_F(ClockWatchTest, WithoutAnAnswerNothingIsKnown) {
   EXPECT_FALSE(watch().is_there()) << "no driver";
   Unthrottled nothing{ClockWatch(), count_};
   *reasons_ = kPower;
-  const ClockedTiming measured = nothing.measure(meeting(nothing, {kPower}));
+  const ClockedTiming measured = nothing.measure("a", meeting(nothing, {kPower}));
   EXPECT_TRUE(row_of(measured).empty());
   EXPECT_EQ(pauses_, 0);
 }
 
 TEST_F(ClockWatchTest, WhatWasThrottledIsMeasuredAgain) {
   Unthrottled unthrottled{watch(), count_};
-  EXPECT_EQ(row_of(unthrottled.measure(meeting(unthrottled, {kIdle}))),
+  EXPECT_EQ(row_of(unthrottled.measure("a", meeting(unthrottled, {kIdle}))),
             (CsvRow{{"sm_clock_mhz", "1979"}, {"throttle", ""}, {"measurements", "1"}}));
-  const ClockedTiming again = unthrottled.measure(meeting(unthrottled, {kPower, 0}));
+  const ClockedTiming again = unthrottled.measure("a", meeting(unthrottled, {kPower, 0}));
   EXPECT_EQ(again.time_us, 2.0) << "the second measurement";
   EXPECT_EQ(row_of(again), (CsvRow{{"sm_clock_mhz", "1978"}, {"throttle", ""}, {"measurements", "2"}}));
   EXPECT_EQ(pauses_, 1);
@@ -103,13 +103,33 @@ TEST_F(ClockWatchTest, WhatWasThrottledIsMeasuredAgain) {
 TEST_F(ClockWatchTest, WhatStaysThrottledIsMarkedAndSoonMeasuredOnce) {
   Unthrottled unthrottled{watch(), count_};
   for (int i = 0; i < Unthrottled::kInVain; ++i) {
-    const ClockedTiming marked = unthrottled.measure(meeting(unthrottled, {kPower}));
+    const ClockedTiming marked = unthrottled.measure("a", meeting(unthrottled, {kPower}));
     EXPECT_EQ(row_of(marked),
               (CsvRow{{"sm_clock_mhz", "1977"}, {"throttle", "sw_power_cap"}, {"measurements", "3"}}));
   }
-  EXPECT_EQ(unthrottled.measure(meeting(unthrottled, {kPower})).measurements, 1);
-  EXPECT_EQ(unthrottled.measure(meeting(unthrottled, {0})).measurements, 1) << "cool again";
-  EXPECT_EQ(unthrottled.measure(meeting(unthrottled, {kPower})).measurements, 3);
+  EXPECT_EQ(unthrottled.measure("a", meeting(unthrottled, {kPower})).measurements, 1);
+  EXPECT_EQ(unthrottled.measure("a", meeting(unthrottled, {0})).measurements, 1) << "cool again";
+  EXPECT_EQ(unthrottled.measure("a", meeting(unthrottled, {kPower})).measurements, 3);
+}
+
+TEST_F(ClockWatchTest, ALoadThatThrottlesSpoilsNothingForTheNext) {
+  Unthrottled unthrottled{watch(), [this] {
+                            if (++pauses_ == 20) *reasons_ = 0;  // cool again
+                          }};
+  for (int i = 0; i < Unthrottled::kInVain; ++i)
+    unthrottled.measure("matmul", meeting(unthrottled, {kPower}));
+  EXPECT_EQ(unthrottled.measure("matmul", meeting(unthrottled, {kPower})).measurements, 1);
+  const int before = pauses_ = 17;
+  EXPECT_EQ(row_of(unthrottled.measure("auto", meeting(unthrottled, {0}))),
+            (CsvRow{{"sm_clock_mhz", "1979"}, {"throttle", ""}, {"measurements", "1"}}));
+  EXPECT_EQ(pauses_, before + 3) << "until it was cool";
+  EXPECT_EQ(unthrottled.measure("auto", meeting(unthrottled, {kPower})).measurements, 3);
+  pauses_ = 100;  // it stays hot, and that is the machine's
+  EXPECT_EQ(unthrottled.measure("wgmma", meeting(unthrottled, {kPower, 0})).measurements, 2);
+  EXPECT_EQ(pauses_, 100 + Unthrottled::kMostPauses + 1);
+  EXPECT_EQ(unthrottled.measure("passes", meeting(unthrottled, {0})).measurements, 1);
+  unthrottled.measure("naive", meeting(unthrottled, {0}));
+  EXPECT_EQ(pauses_, 100 + Unthrottled::kMostPauses + 2) << "none after a load that was not throttled";
 }
 
 }  // namespace

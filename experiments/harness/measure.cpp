@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
 
 #include "experiments/harness/device_work.hpp"
 #include "reference/inputs.hpp"
@@ -108,7 +109,8 @@ void measure_each(std::span<const Subject> subjects, Mode mode, Bench& bench,
     }
     Unthrottled& unthrottled = bench.unthrottled();
     if (unthrottled.watch().is_there()) options.while_running = [&] { unthrottled.watch().sample(); };
-    done(i, unthrottled.measure(time));
+    const std::string& name = subjects[i].name;
+    done(i, unthrottled.measure(std::string_view(name).substr(0, name.find('/')), time));
   }
 }
 

@@ -30,7 +30,7 @@ constexpr Launches launches_to_try(int log_n) {
     case 9:
       return {{kTwoWarpsOfTwo, kFourWarpsOfOne, kFourVectorsTinyBlocks, kFourVectors}};
     case 10:
-      return {{across_warps(4, 2), kFourWarpsOfTwo, kEightVectorsTinyBlocks}};
+      return {{across_warps(4, 2), kFourWarpsOfTwo, kEightVectorsTinyBlocks, in_warps(8, 128)}};
     case 11:
       return {{across_warps(4, 4), kEightWarpsOfTwo, across_warps(8, 2), kPasses2048}};
     case 12:

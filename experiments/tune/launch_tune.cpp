@@ -18,7 +18,9 @@ using harness::Mode;
 
 struct TuningOptions {
   std::vector<int> log_n, log_bytes{16, 18, 20, 21, 22, 23, 24, 25, 27};
+  std::vector<std::int64_t> rows;  // in place of log_bytes
   std::vector<std::string> dtypes{"f16"};
+  std::vector<std::string> modes;  // none: by the size
 };
 
 /// Sizes of the L2 by the honest mode, the others by the plain one.
@@ -63,22 +65,27 @@ void expect_the_same_bits(const LaunchTuning& tuning, const std::vector<LaunchCa
 
 class TuningRun {
  public:
-  TuningRun(const LaunchTuning& tuning, const DeviceInfo& device)
-      : tuning_(tuning), device_(device), bench_(device), limits_(bench_, [](auto&&...) {}) {}
+  TuningRun(const LaunchTuning& tuning, const DeviceInfo& device, std::vector<Mode> modes)
+      : tuning_(tuning),
+        device_(device),
+        modes_(std::move(modes)),
+        bench_(device),
+        limits_(bench_, [](auto&&...) {}) {}
 
-  void measure(Dtype dtype, int log_n, const std::vector<int>& log_bytes) {
+  void measure(Dtype dtype, int log_n, const std::vector<std::int64_t>& row_counts) {
     const std::vector<LaunchCandidate> all = tuning_.candidates(dtype, log_n);
     if (!all.empty()) expect_the_same_bits(tuning_, all, dtype, log_n, device_);
-    for (const int size : log_bytes) {
-      const std::int64_t bytes = std::int64_t{1} << size, n = std::int64_t{1} << log_n;
-      const Problem problem = make_problem(dtype, n, bytes / bytes_of(dtype) / n);
-      if (problem.rows > 0) time(all, problem);
+    for (const std::int64_t rows : row_counts) {
+      const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, rows);
+      if (problem.rows == 0) continue;
+      if (modes_.empty()) time(all, problem, mode_for(problem.span_bytes()));
+      for (const Mode mode : modes_)
+        time(all, problem, mode);
     }
   }
 
  private:
-  void time(const std::vector<LaunchCandidate>& all, const Problem& problem) {
-    const Mode mode = mode_for(problem.span_bytes());
+  void time(const std::vector<LaunchCandidate>& all, const Problem& problem, Mode mode) {
     const harness::Description what = harness::describe(tuning_.variant, problem);
     const double limit_us = limits_.best(what, mode).timing.time_us;
     std::vector<harness::Subject> subjects;
@@ -104,17 +111,28 @@ class TuningRun {
 
   const LaunchTuning& tuning_;
   const DeviceInfo& device_;
+  std::vector<Mode> modes_;
   harness::Bench bench_;
   harness::Limits limits_;
   harness::TruthCache truths_;
 };
 
-void expect_between(const std::string& option, const std::vector<int>& values, int smallest, int largest) {
-  for (const int value : values) {
+template <class Number>
+void expect_between(const std::string& option, const std::vector<Number>& values, Number smallest,
+                    Number largest) {
+  for (const Number value : values) {
     if (value < smallest || value > largest) {
       throw BadRequest(fmt::format("--{}={} must be between {} and {}", option, value, smallest, largest));
     }
   }
+}
+
+/// Candidates are launched one by one, on the device, and in no other way.
+Mode launched_mode(const std::string& name) {
+  const Mode mode = harness::kModes.parse(name);
+  if (mode == Mode::host || mode == Mode::replay_pdl)
+    throw BadRequest(fmt::format("--mode={} must be replay, alternating or cold", name));
+  return mode;
 }
 
 /// Throws BadRequest for bad options and std::runtime_error when a candidate gives other bits.
@@ -125,7 +143,9 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
   CLI::App app{fmt::format("Measures launch configurations of {}", tuning.variant.name), program};
   app.add_option("--log-n", options.log_n, "log2 of the row lengths");
   app.add_option("--log-bytes", options.log_bytes, "log2 of the bytes of the data");
+  app.add_option("--rows", options.rows, "rows, in place of --log-bytes");
   app.add_option("--dtype", options.dtypes, "f16, bf16, f32");
+  app.add_option("--mode", options.modes, "replay, alternating, cold (default: by the size)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -133,15 +153,23 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
   }
   expect_between("log-n", options.log_n, tuning.smallest_log_n, tuning.largest_log_n);
   expect_between("log-bytes", options.log_bytes, 10, 33);
+  expect_between("rows", options.rows, std::int64_t{1}, std::int64_t{1} << 32);
   const DeviceInfo device = this_device();
   if (Support cuda = require_cuda(device); !cuda) throw BadRequest(cuda.why_not);
 
   std::cout << "dtype,n,elements,mode," << tuning.columns
             << ",registers,spilled_bytes,time_us,limit_us,over_us,fraction\n";
-  TuningRun session(tuning, device);
+  std::vector<Mode> modes;
+  for (const std::string& name : options.modes)
+    modes.push_back(launched_mode(name));
+  TuningRun session(tuning, device, std::move(modes));
   for (const std::string& dtype : options.dtypes) {
-    for (const int log_n : options.log_n)
-      session.measure(parse_dtype(dtype), log_n, options.log_bytes);
+    for (const int log_n : options.log_n) {
+      std::vector<std::int64_t> rows = options.rows;
+      for (const int size : rows.empty() ? options.log_bytes : std::vector<int>{})
+        rows.push_back((std::int64_t{1} << size) / bytes_of(parse_dtype(dtype)) >> log_n);
+      session.measure(parse_dtype(dtype), log_n, rows);
+    }
   }
   return 0;
 }

@@ -7,8 +7,8 @@
 
 #include "common/host/static_dispatch.hpp"
 #include "experiments/tune/rows_candidate.cuh"
-#include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/mma_split.hpp"
+#include "variants/mma_split/plain_launches.hpp"
 #include "variants/mma_split/rows_across_warps.cuh"
 #include "variants/mma_split/rows_in_warps.cuh"
 
@@ -32,7 +32,8 @@ constexpr Launches launches_to_try(Dtype dtype, int log_n) {
     case 10:
       return {{across_warps(2, 2), kFourWarpsOfOne, kFourVectorsSmallBlocks, kFourVectorsMidBlocks, four}};
     case 11:
-      return {{kTwoWarpsOfFour, kFourWarpsOfTwo, in_warps(8, 64)}};
+      return {{kTwoWarpsOfFour, kFourWarpsOfTwo, in_warps(8, 64), kEightWarpsOfOne, across_warps(1, 8, 8),
+               across_warps(2, 4, 12)}};
     case 12:
       return {{kFourWarpsOfFour, kEightWarpsOfTwo, across_warps(8, 2)}};
     case 13:

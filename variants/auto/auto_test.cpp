@@ -24,19 +24,20 @@ namespace fwht::automatic {
 namespace {
 
 constexpr const char* kText =
-    "# fwht tuning table 1\n"
+    "# fwht tuning table 2\n"
     "# device: a test\n"
     "# compute_capability: 90\n"
     "# sm_count: 132\n"
     "# source: nowhere\n"
-    "dtype,n,elements,placement,variant\n"
-    "f16,4096,8192,in,mma_split\n"
-    "f16,4096,131072,in,wgmma\n"
-    "f16,4096,8388608,out,warp_shuffle\n"
-    "bf16,4096,8192,in,mma_split\n"
-    "bf16,4096,67108864,in,mma_split\n"
-    "f16,14336,131072,in,kronecker\n"
-    "f16,14336,67108864,in,factors\n";
+    "dtype,n,elements,placement,launch,variant\n"
+    "f16,4096,8192,in,ordinary,mma_split\n"
+    "f16,4096,131072,in,ordinary,wgmma\n"
+    "f16,4096,8388608,out,ordinary,warp_shuffle\n"
+    "f16,4096,8192,in,programmatic,butterflies\n"
+    "bf16,4096,8192,in,ordinary,mma_split\n"
+    "bf16,4096,67108864,in,ordinary,mma_split\n"
+    "f16,14336,131072,in,ordinary,kronecker\n"
+    "f16,14336,67108864,in,ordinary,factors\n";
 
 std::string variant_for(const TuningTable& table, const char* problem) {
   const FastestVariant* choice = table.nearest(parse_problem(problem));
@@ -54,7 +55,7 @@ std::string refusal(const std::string& text) {
 
 TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   const TuningTable table = parse_tuning_table(kText, "t.csv");
-  EXPECT_EQ(table.choices.size(), 7U);
+  EXPECT_EQ(table.choices.size(), 8U);
   EXPECT_EQ(table.device, "a test");
   EXPECT_EQ(variant_for(table, "f16/n4096/r1"), "mma_split");
   EXPECT_EQ(variant_for(table, "f16/n4096/r0"), "mma_split");
@@ -64,6 +65,10 @@ TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   EXPECT_EQ(variant_for(table, "f16/n4096/r1000000"), "wgmma");
   EXPECT_EQ(variant_for(table, "f16/n4096/r1/out"), "warp_shuffle") << "its own placement comes first";
   EXPECT_EQ(variant_for(table, "bf16/n4096/r1/out"), "mma_split") << "else that of in place";
+  EXPECT_EQ(variant_for(table, "f16/n4096/r7/pdl"), "butterflies") << "as far from its own launch's point";
+  EXPECT_EQ(variant_for(table, "f16/n4096/r8/pdl"), "wgmma") << "nearer to the larger of ordinary launches";
+  EXPECT_EQ(variant_for(table, "f16/n4096/r1/out/pdl"), "warp_shuffle");
+  EXPECT_EQ(variant_for(table, "bf16/n4096/r1/pdl"), "mma_split") << "no point of its own launch";
   EXPECT_EQ(variant_for(table, "f32/n4096/r1"), "");
   EXPECT_EQ(variant_for(table, "f16/n8192/r1"), "");
   EXPECT_EQ(variant_for(table, "f16/28x512/r1"), "kronecker");
@@ -71,7 +76,8 @@ TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   EXPECT_EQ(variant_for(table, "f16/28x512+signs/r4000/out"), "factors") << "signs cost nothing";
   EXPECT_EQ(variant_for(table, "f16/4096+signs/r1"), "") << "the row of 4096 is for Sylvester alone";
   using Names = std::set<std::string_view>;
-  EXPECT_EQ(table.variants_for(Dtype::f16, 4096), (Names{"mma_split", "wgmma", "warp_shuffle"}));
+  EXPECT_EQ(table.variants_for(Dtype::f16, 4096),
+            (Names{"mma_split", "wgmma", "warp_shuffle", "butterflies"}));
   EXPECT_EQ(table.variants_for(Dtype::bf16, 4096), Names{"mma_split"});
   EXPECT_EQ(table.variants_for(Dtype::f32, 4096), Names{});
 }
@@ -159,25 +165,28 @@ TEST(DeviceClass, IsSaid) {
 }
 
 TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
-  EXPECT_EQ(refusal("hello"), "tuning table t.csv, line 1: the first line is not '# fwht tuning table 1'");
+  EXPECT_EQ(refusal("hello"), "tuning table t.csv, line 1: the first line is not '# fwht tuning table 2'");
   std::string text = kText;
   EXPECT_EQ(refusal(text + "f16,4096\n"),
-            "tuning table t.csv, line 14: 2 cells, not the 5 of dtype,n,elements,placement,variant");
-  EXPECT_NE(refusal(text + "f16,4096,-3,in,wgmma\n").find("'-3' is no positive number"), std::string::npos);
-  EXPECT_NE(refusal(text + "f16,4096,8,inside,wgmma\n").find("unknown placement 'inside'"),
+            "tuning table t.csv, line 15: 2 cells, not the 6 of dtype,n,elements,placement,launch,variant");
+  EXPECT_NE(refusal(text + "f16,4096,-3,in,ordinary,wgmma\n").find("'-3' is no positive number"),
             std::string::npos);
-  EXPECT_EQ(refusal(text + "f16,4096,8,in,auto\n"),
-            "tuning table t.csv, line 14: auto cannot be the choice: it is what chooses");
-  EXPECT_EQ(refusal(text + "f16,4096,8,in,cpu\n"),
-            "tuning table t.csv, line 14: cpu cannot be the choice: it works in host memory");
-  EXPECT_TRUE(refusal(text + "f16,4096,8,in,nosuch\n")
-                  .starts_with("tuning table t.csv, line 14: unknown variant 'nosuch'; known: "));
-  EXPECT_NE(refusal(text + "f8,4096,8,in,wgmma\n").find("f8"), std::string::npos);
-  EXPECT_EQ(refusal("# fwht tuning table 1\n"), "tuning table t.csv names no sm_count");
+  EXPECT_NE(refusal(text + "f16,4096,8,inside,ordinary,wgmma\n").find("unknown placement 'inside'"),
+            std::string::npos);
+  EXPECT_NE(refusal(text + "f16,4096,8,in,cold,wgmma\n").find("unknown launch 'cold'; known: ordinary"),
+            std::string::npos);
+  EXPECT_EQ(refusal(text + "f16,4096,8,in,ordinary,auto\n"),
+            "tuning table t.csv, line 15: auto cannot be the choice: it is what chooses");
+  EXPECT_EQ(refusal(text + "f16,4096,8,in,ordinary,cpu\n"),
+            "tuning table t.csv, line 15: cpu cannot be the choice: it works in host memory");
+  EXPECT_TRUE(refusal(text + "f16,4096,8,in,ordinary,nosuch\n")
+                  .starts_with("tuning table t.csv, line 15: unknown variant 'nosuch'; known: "));
+  EXPECT_NE(refusal(text + "f8,4096,8,in,ordinary,wgmma\n").find("f8"), std::string::npos);
+  EXPECT_EQ(refusal("# fwht tuning table 2\n"), "tuning table t.csv names no sm_count");
 }
 
 TEST(TuningTable, RefusesNumbersThatNoDeviceHas) {
-  const std::string title = "# fwht tuning table 1\n";
+  const std::string title = "# fwht tuning table 2\n";
   EXPECT_EQ(refusal(title + "# sm_count: 99999999999\n"),
             "tuning table t.csv, line 2: 99999999999 is above the limit of 100000");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <tuple>
 
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
@@ -12,8 +13,8 @@
 namespace fwht::automatic {
 namespace {
 
-constexpr std::string_view kTitle = "# fwht tuning table 1";
-constexpr std::string_view kHeader = "dtype,n,elements,placement,variant";
+constexpr std::string_view kTitle = "# fwht tuning table 2";
+constexpr std::string_view kHeader = "dtype,n,elements,placement,launch,variant";
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -47,6 +48,11 @@ Placement placement_of(std::string_view word) {
   throw BadRequest(concat("unknown placement '", word, "'; known: in, out"));
 }
 
+bool is_programmatic(std::string_view word) {
+  if (word == "ordinary" || word == "programmatic") return word == "programmatic";
+  throw BadRequest(concat("unknown launch '", word, "'; known: ordinary, programmatic"));
+}
+
 /// A variant that a plan can be made of: any in device memory but auto, which would ask the table again.
 std::string chosen_variant(std::string_view name) {
   const Variant& variant = find_variant(name);
@@ -59,9 +65,9 @@ std::string chosen_variant(std::string_view name) {
 
 FastestVariant parse_choice(std::string_view line) {
   const std::vector<std::string_view> cells = split(line, ',');
-  if (cells.size() != 5) throw BadRequest(concat(cells.size(), " cells, not the 5 of ", kHeader));
-  return {parse_dtype(cells[0]), positive_number(cells[1]), positive_number(cells[2]), placement_of(cells[3]),
-          chosen_variant(cells[4])};
+  if (cells.size() != 6) throw BadRequest(concat(cells.size(), " cells, not the 6 of ", kHeader));
+  return {parse_dtype(cells[0]),  positive_number(cells[1]), positive_number(cells[2]),
+          placement_of(cells[3]), is_programmatic(cells[4]), chosen_variant(cells[5])};
 }
 
 void parse_comment(std::string_view line, TuningTable& table) {
@@ -89,13 +95,14 @@ const FastestVariant* TuningTable::nearest(const Problem& problem) const {
     const FastestVariant* best = nullptr;
     const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
     for (const FastestVariant& choice : choices) {
-      if (choice.dtype != problem.dtype() || choice.n != problem.n() || choice.placement != placement)
+      if (choice.dtype != problem.dtype() || choice.n != problem.n() || choice.placement != placement ||
+          choice.programmatic > problem.programmatic_launch)
         continue;
-      const double distance = octaves_apart(choice.elements, elements);
-      const double best_distance = best == nullptr ? HUGE_VAL : octaves_apart(best->elements, elements);
-      if (distance < best_distance || (distance == best_distance && choice.elements > best->elements)) {
-        best = &choice;
-      }
+      // The nearest, of two the larger, of two the one of the problem's own launch.
+      const auto rank = [elements](const FastestVariant& c) {
+        return std::tuple(-octaves_apart(c.elements, elements), c.elements, c.programmatic);
+      };
+      if (best == nullptr || rank(choice) > rank(*best)) best = &choice;
     }
     return best;
   };

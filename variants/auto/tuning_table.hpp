@@ -14,30 +14,33 @@
 namespace fwht::automatic {
 
 /// One measured point: `variant` was the fastest of its candidates on `elements` elements in rows of n, which
-/// were multiplied by operator_for(n).
+/// were multiplied by operator_for(n); `programmatic`: by launches that the next one may overlap.
 struct FastestVariant {
   Dtype dtype;
   std::int64_t n, elements;
   Placement placement;
+  bool programmatic;
   std::string variant;
 };
 
 /// Text form, as `./testbed tune` writes it:
 ///
-///   # fwht tuning table 1
+///   # fwht tuning table 2
 ///   # device: NVIDIA H200
 ///   # compute_capability: 90
 ///   # sm_count: 132
 ///   # source: the results folder that it was made from; or several, with blanks between them
-///   dtype,n,elements,placement,variant
-///   f16,4096,8388608,in,mma_split
+///   dtype,n,elements,placement,launch,variant
+///   f16,4096,8388608,in,ordinary,mma_split
+///   f16,4096,65536,in,programmatic,mma_split
 struct TuningTable : MeasuredOn {
   std::string source;
   std::vector<FastestVariant> choices;
 
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
-  /// of two). Of the problem's placement where the table has it, else in place. nullptr when there is none,
-  /// and for rows of 2^k elements whose operator is not Sylvester's alone.
+  /// of two). Of the problem's placement where the table has it, else in place. Programmatic launches have
+  /// choices of their own for few rows, and the ordinary ones for others. nullptr when there is none, and for
+  /// rows of 2^k elements whose operator is not Sylvester's alone.
   const FastestVariant* nearest(const Problem& problem) const;
 
   /// The names that problems of this dtype and n meet.

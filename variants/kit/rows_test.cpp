@@ -8,7 +8,7 @@
 #include "variants/butterflies/launches.hpp"
 #include "variants/butterflies/passes_program.hpp"
 #include "variants/kit/on_host/host_rows.hpp"
-#include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/plain_launches.hpp"
 
 namespace fwht::rows {
 namespace {
@@ -26,7 +26,7 @@ std::vector<KernelId> all_kernels() {
       add(butterflies::kernels_of_size(dtype, log_n));
     if (dtype == Dtype::f32) continue;
     for (int log_n = mma_split::kSmallestLogN; log_n <= mma_split::kLargestLogN; ++log_n)
-      add(mma_split::kernels_of_size(dtype, log_n));
+      add(mma_split::plain_kernels_of_size(dtype, log_n));
   }
   return all;
 }

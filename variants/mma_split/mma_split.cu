@@ -3,7 +3,7 @@
 #include "variants/mma_split/mma_split.hpp"
 
 #include "variants/mma_split/kernels.hpp"
-#include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/plain_launches.hpp"
 #include "variants/mma_split/signed_kernels.hpp"
 
 namespace fwht::mma_split {
@@ -23,7 +23,7 @@ KernelId dense(const Problem& p) {
   const Regime regime = regime_of(p.elements() * bytes_of(p.dtype()));
   const int log_n = log2_floor(p.n());
   const bool in_constants = has_scale_in_constants(p.dtype(), log_n) && factors(p).last == 1.0F;
-  return dense_kernel(p.dtype(), log_n, regime, in_constants ? Scaling::constants : Scaling::results);
+  return plain_kernel(p.dtype(), log_n, regime, in_constants ? Scaling::constants : Scaling::results);
 }
 
 KernelId regular_dense(const Problem& p) {

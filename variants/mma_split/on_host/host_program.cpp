@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "common/device/ptx/fragments.hpp"
-#include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/on_host/host_warp.hpp"
+#include "variants/mma_split/plain_launches.hpp"
 #include "variants/mma_split/signed_kernels.hpp"
 
 namespace fwht::mma_split {
@@ -72,7 +72,7 @@ Words keep_lanes_on_host(const Words& word, int shift, int row) {
 
 rows::HostRun run_on_host(const Problem& problem, const rows::Bits& in, const reference::TensorCore& core,
                           Regime regime, const void* signs) {
-  KernelId id = dense_kernel(problem.dtype(), log2_floor(problem.n()), regime, Scaling::results);
+  KernelId id = plain_kernel(problem.dtype(), log2_floor(problem.n()), regime, Scaling::results);
   if (problem.op.is_regular()) id = regular(id);
   if (problem.op.has_signs()) id = signed_kernel(problem.dtype(), log2_floor(problem.n()), regime);
   const rows::RowSigns of_rows = rows::RowSigns::of(problem.op, signs);

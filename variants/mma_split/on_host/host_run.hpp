@@ -5,9 +5,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/mma_split.hpp"
 #include "variants/mma_split/on_host/host_program.hpp"
+#include "variants/mma_split/plain_launches.hpp"
 
 namespace fwht::mma_split {
 
@@ -17,7 +17,7 @@ bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in
                 const reference::TensorCore& core, rows::HostRun& run) {
   bool done = false;
   const auto try_tile = [&]<Dtype dtype, int log_n, int regime, bool is_regular>() {
-    constexpr KernelId plain = dense_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
+    constexpr KernelId plain = plain_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
     if constexpr (plain.launch.form == form && (!is_regular || takes_regular(log_n))) {
       constexpr Tile tile = (is_regular ? regular(plain) : plain).tile();
       if (done || tile != id.tile()) return;

@@ -1,0 +1,33 @@
+// mma_split: plain rows that take another launch than the one of launches.hpp, which rows with codes or signs
+// share. Measured on an H100, warm and cold.
+#pragma once
+
+#include "variants/mma_split/launches.hpp"
+
+namespace fwht::mma_split {
+
+/// n = 2048, to 2 MiB: a vector a lane. Where data come from DRAM the rows arrive 4 to 11 % sooner than to two
+/// warps of four vectors; inside the L2 both take as long. HadaCore's blocks, of four warps of two, are as fast
+/// as these because its warps have half the code: ours of that shape gain 1 %.
+inline constexpr Launch kEightWarpsOfOne = rows::across_warps(1, 8);
+
+/// For contiguous rows on the 16-byte grid.
+constexpr KernelId plain_kernel(Dtype dtype, int log_n, Regime regime, Scaling scaling) {
+  KernelId id = dense_kernel(dtype, log_n, regime, scaling);
+  if (log_n == 11 && regime <= Regime::light) id.launch = kEightWarpsOfOne;
+  if (log_n == 11 && regime == Regime::dram) id.launch = kFourWarpsOfTwo;
+  return id;
+}
+
+/// Whatever a plan of plain rows of this size may ask for; some of it twice.
+constexpr std::array<KernelId, kKernelsOfSize + kRegimes> plain_kernels_of_size(Dtype dtype, int log_n) {
+  std::array<KernelId, kKernelsOfSize + kRegimes> all{};
+  std::size_t count = 0;
+  for (const KernelId& id : kernels_of_size(dtype, log_n))
+    all[count++] = id;
+  for (int regime = 0; regime < kRegimes; ++regime)
+    all[count++] = plain_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
+  return all;
+}
+
+}  // namespace fwht::mma_split
