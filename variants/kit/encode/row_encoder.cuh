@@ -88,10 +88,11 @@ __device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&max
 
 // ---- the number of the tensor
 
-/// Whether the scale of the tensor is given, so there is nothing to find out.
-template <class Form>
+/// Whether the scale of the tensor is given, so there is nothing to find out. Longer rows than one vector
+/// have whole_row where a scale is not that of a group.
+template <class Form, int vectors_of_row>
 __device__ __forceinline__ bool is_given(const Output& out) {
-  return kMayBeGiven<Form> && out.rule.given;
+  return kMayBeGiven<Form> && (Form::whole_row || vectors_of_row == 1) && out.rule.given;
 }
 
 /// The rule, with what follows from a number that only the device knows. Kernels whose rule has none ask
@@ -350,7 +351,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   Scale scale[Shared::kScales];
   bool ordinary = true;
   const Rule rule = rule_in_kernel<Form, true>(out);
-  if (is_given<Form>(out)) {
+  if (is_given<Form, vectors_of_row>(out)) {
     ordinary = given_is_short(out, rule.given_factor);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
@@ -455,7 +456,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
     }
   }
 
-  if (is_given<Form>(out)) return;
+  if (is_given<Form, vectors_of_row>(out)) return;
   if (out.largest != nullptr) {
     if (where.row(0) == 0 && where.column(0) == 0) store_scale<Form>(out, scale[0], 0);
     return;
