@@ -14,7 +14,7 @@ face: Any = None  # the module fwht.torch, once loaded
 
 def face_of(x: Any) -> Any:
     """The module fwht.torch where x is a PyTorch tensor, else None."""
+    if face is not None:
+        return face if isinstance(x, face.Tensor) else None
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(x, torch.Tensor):
-        return None
-    return face or load()
+    return load() if torch is not None and isinstance(x, torch.Tensor) else None

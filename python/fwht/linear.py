@@ -297,7 +297,7 @@ class _Plan:
 
 # Plans own no memory that launches use: any stream, thread and graph shares them, and a full cache is emptied. So the number of
 # kept plans has a bound, whatever numbers of tokens come.
-_plans, _calls = _c.Cache(256), _c.Cache(256)
+_plans, _calls = _c.Cache(256), _c.Cache(512)
 _making = threading.Lock()
 _execute = _c.library.fwht_linear_plan_execute
 
@@ -359,6 +359,15 @@ def call_for(
     if (call := _calls.get(key)) is None:
         call = _calls.put(key, _Call(m, key[1:8], variant, device))
     return call
+
+
+def known(key: Any) -> Any:
+    """What `remember` was given for a call of PyTorch that went well before; its keys are others than those of `call_for`."""
+    return _calls.get(key)
+
+
+def remember(key: Any, entry: Any) -> None:
+    _calls.put(key, entry)
 
 
 def forward(x: Any, weights: Packed) -> Any:

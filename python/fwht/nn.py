@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
 import torch
 
 from . import hadamard_transform, linear, operators
-from ._torch.eager import linear_by
-from .quantize import hadamard_quantize, quantize
+from ._torch.eager import linear_by, quantize_rows
+from .quantize import quantize
 
 __all__ = ["Fp8Linear", "GptqLinear", "HadamardTransform", "rotate_linear"]
 
@@ -51,40 +52,47 @@ class Fp8Linear(torch.nn.Module):
     @property
     def why_not(self) -> str:
         """Why codes are multiplied in float32 where the module is now."""
-        device = self.codes.device
-        if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9) and torch.version.hip is None:
-            return ""
-        return f"{device} has no product of e4m3 codes, as CUDA devices from compute capability 8.9 on have; they are multiplied in float32"
+        return _why_not(self.codes.device)
 
     def quantize(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes of Q x, and a scale for each token."""
         if not self.rotate:
             return quantize(x, "e4m3:row")
-        return hadamard_quantize(x, "e4m3:row", operator=self.operator, signs=self.signs)
+        return quantize_rows(x, "e4m3:row", self.operator, self._buffers["signs"], None, None, None, False, None)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, k = self.codes.shape
+        kept = self._buffers  # an attribute takes five times as long
+        own, bias = kept["codes"], kept["bias"]
+        n, k = own.shape
         if x.dtype is not torch.bfloat16:
             raise TypeError(f"fwht: x has dtype {x.dtype}; an Fp8Linear takes torch.bfloat16")
         if x.dim() == 0 or x.shape[-1] != k:
             raise ValueError(f"fwht: x has shape {tuple(x.shape)}; its last dimension must be k={k}")
         if x.numel() == 0:
             return x.new_empty((*x.shape[:-1], n))
-        codes, scales = self.quantize(x.reshape(-1, k))
-        if why_not := self.why_not:
+        codes, scales = self.quantize(x if x.dim() == 2 else x.reshape(-1, k))
+        if why_not := (_why_not if torch.compiler.is_compiling() else _known_why_not)(own.device):
             if not self._warned:
                 warnings.warn(f"fwht: {why_not}", stacklevel=2)
                 self._warned = True
-            y = (codes.float() @ self.codes.float().t() * scales.view(-1, 1) * self.scales).to(torch.bfloat16)
+            y = (codes.float() @ own.float().t() * scales * kept["scales"]).to(torch.bfloat16)
         else:
-            y = torch._scaled_mm(
-                codes, self.codes.t(), scale_a=scales.view(-1, 1), scale_b=self.scales, out_dtype=torch.bfloat16, use_fast_accum=False
-            )
-        y = y.view(*x.shape[:-1], n)
-        return y if self.bias is None else y + self.bias
+            y = torch._scaled_mm(codes, own.t(), scale_a=scales, scale_b=kept["scales"], out_dtype=torch.bfloat16, use_fast_accum=False)
+        if x.dim() != 2:
+            y = y.view(*x.shape[:-1], n)
+        return y if bias is None else y + bias
 
     def extra_repr(self) -> str:
         return f"n={self.codes.shape[0]}, k={self.codes.shape[1]}, operator={(self.operator or 'the one for k') if self.rotate else None}"
+
+
+def _why_not(device: torch.device) -> str:
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9) and torch.version.hip is None:
+        return ""
+    return f"{device} has no product of e4m3 codes, as CUDA devices from compute capability 8.9 on have; they are multiplied in float32"
+
+
+_known_why_not = functools.lru_cache(64)(_why_not)
 
 
 class GptqLinear(torch.nn.Module):
@@ -106,8 +114,9 @@ class GptqLinear(torch.nn.Module):
         self.register_buffer("bias", None if bias is None else bias.to(self._packed.weights.device), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = linear_by(x, self._packed, self.weights, self.order)  # where the module is now
-        return y if self.bias is None else y + self.bias
+        kept = self._buffers  # where the module is now; an attribute takes five times as long
+        y, bias = linear_by(x, self._packed, kept["weights"], kept["order"]), kept["bias"]
+        return y if bias is None else y + bias
 
     def extra_repr(self) -> str:
         return repr(self._packed).removeprefix("<fwht.linear.Packed ").removesuffix(">")

@@ -170,7 +170,7 @@ def hadamard_quantize(
         run(view, to, scales.ctypes.data if scales.size else None, scales.nbytes, layout.text, operator or "", packed, dense,
             scale, tensor_scale, transpose, variant, asked_of(prologue))  # fmt: skip
         scales = shaped(layout, x.shape, scales, numpy.lib.stride_tricks.as_strided)
-    return Encoded(codes, None if tuple(scales.shape) == (0,) else scales)
+    return Encoded(codes, None if scales.shape == (0,) else scales)
 
 
 def into_cache(

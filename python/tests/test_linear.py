@@ -253,6 +253,31 @@ def test_kept_plans_have_a_bound():
     assert 200 <= most <= 256 and linear.clear_plans() <= 256
 
 
+@devices
+def test_prepared_calls_give_new_contiguous_tensors(device):
+    """A later call takes what the first one prepared; whether memory lies as it must is asked each time."""
+    given, w = layer(k=512, n=72, group=128)
+    packed = linear.pack(*tensors(given), device=device)
+    linear.clear_plans()
+    wide = torch.randn(2, 3, 2 * len(w), dtype=torch.float16, device=device)
+    for x in (wide[0, 0, : len(w)].clone(), wide[0, :, : len(w)].clone(), wide[..., : len(w)].clone()):
+        with torch.inference_mode():
+            first = linear.forward(x, packed)
+        results = [linear.forward(x, packed) for _ in range(3)]
+        assert len({y.data_ptr() for y in (first, *results)}) == 4
+        for y in results:
+            assert torch.equal(y, first) and y.is_contiguous() and y.shape == (*x.shape[:-1], 72) and y.dtype == x.dtype
+            assert y.device == x.device and y.untyped_storage().nbytes() == 2 * y.numel() and not y.is_inference()
+    rows = wide[0, :, : len(w)]
+    assert not rows.is_contiguous() and torch.equal(linear.forward(rows, packed), linear.forward(rows.clone(), packed))
+    shifted = torch.empty(3 * len(w) + 1, dtype=torch.float16, device=device)[1:].view(3, len(w))
+    assert torch.equal(linear.forward(shifted.copy_(rows), packed), linear.forward(rows.clone(), packed))
+    columns = packed._replace(weights=torch.stack([packed.weights, packed.weights], -1)[:, 0])
+    assert not columns.weights.is_contiguous() and torch.equal(linear.forward(rows.clone(), columns), linear.forward(rows, packed))
+    with pytest.raises(ValueError, match="the packed weights have 16 bytes"):
+        linear.forward(rows.clone(), packed._replace(weights=packed.weights[:16]))
+
+
 def test_one_plan_serves_threads_at_once():
     from concurrent.futures import ThreadPoolExecutor
 

@@ -48,6 +48,29 @@ def test_layouts(encoding, element, bits, kind, storage):
     assert quantize.layout_of("mxfp8:128x4", 96).storage(5 * 96) == (128, 4, True)  # three groups, padded to four
 
 
+@devices
+@pytest.mark.parametrize(
+    "encoding",
+    ["e4m3:row", "e4m3:128", "e4m3:128,ue8m0,mn,deepgemm", "e4m3:tensor,vllm_static", "int8:row", "mxfp4", "nvfp4", "nvfp4:128x4"],
+)
+def test_prepared_calls_give_new_tensors_like_the_first(encoding, device):
+    writes(encoding, device, "float16")
+    x = torch.randn(2, 3, 256, dtype=torch.float16, device=device)
+    number = 3.0 if needs_number(encoding) else None
+    fwht.clear_plans()
+    with torch.inference_mode():
+        first = fwht.hadamard_quantize(x, encoding, tensor_scale=number)
+    kept = [fwht.hadamard_quantize(x, encoding, tensor_scale=number) for _ in range(3)]
+    assert len({each.codes.data_ptr() for each in kept}) == 3
+    for each in kept:
+        for got, wanted in zip(each, first):
+            if wanted is None:
+                assert got is None
+                continue
+            assert got.dtype == wanted.dtype and got.shape == wanted.shape and got.stride() == wanted.stride()
+            assert torch.equal(got.contiguous().view(torch.uint8), wanted.contiguous().view(torch.uint8)) and not got.is_inference()
+
+
 @pytest.mark.parametrize("n", [0, -128])
 @pytest.mark.parametrize("encoding", ["e4m3:row", "e4m3:128", "int4:row", "mxfp4"])
 def test_rows_without_elements(encoding, n):

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "variants/kit/row_access.cuh"
+#include "variants/kit/row_signs.hpp"
 #include "variants/kit/warp_program.hpp"
 
 namespace fwht::rows {
@@ -80,11 +81,19 @@ __device__ inline float* exchange_of_block() {
   return reinterpret_cast<float*>(shared);
 }
 
+struct AsRounded {
+  template <int count>
+  __device__ void operator()(int, std::uint32_t (&)[count]) const {}
+};
+
 /// After the barrier of an exchange: the warp gathers its share of the row, transforms the warp bits and
 /// stores. `self` is its number in the row.
-template <Tile tile, Access access, Scaling scaling, WarpMachine Warp>
+///
+/// @param finish  takes the column and the rounded words of consecutive elements, before they are stored
+template <Tile tile, Access access, Scaling scaling, WarpMachine Warp, class Finish = AsRounded>
 __device__ __forceinline__ void store_share_of_row(const Batch& batch, const Warp& warp,
-                                                   const RowAccess<tile, access>& io, int self) {
+                                                   const RowAccess<tile, access>& io, int self,
+                                                   const Finish& finish = {}) {
   constexpr Tile here = tile;
   constexpr int kWarps = tile.warps_per_row;
   const int first = here.vector_taken(self), part = here.part_taken(self);
@@ -97,6 +106,7 @@ __device__ __forceinline__ void store_share_of_row(const Batch& batch, const War
     for (int from = 0; from < kWarps; ++from) {
       std::uint32_t piece[words_of(tile.dtype, tile.piece())];
       round_to_words<tile.dtype, scaling>(batch, gathered[from], piece);
+      finish(column_of_piece(here, from, first + v, part, lane_of_warp()), piece);
       io.store_piece(to, from, piece);
     }
   }

@@ -34,7 +34,9 @@ class BoxEncoder {
   __device__ std::uint32_t staging() const { return writer_.staging(); }
   __device__ int box() const { return box_; }
   __device__ int lane() const { return lane_; }
-  __device__ bool joins() const { return Form::whole_row && !work_.out.rule.given; }
+  __device__ bool joins() const {
+    return Form::whole_row && !encoder::is_given<Form, kVectorsOfRow>(work_.out);
+  }
 
   __device__ void begin() {
     __syncwarp();  // the box has been read
@@ -78,7 +80,7 @@ class BoxEncoder {
   __device__ void encode(int row, const float (&maximum)[kRows], Pairs& pairs) const {
     encoder::ScalesOfMaxima<1> of_rows;  // each lane has that of one of the rows
     if constexpr (Form::whole_row) {
-      if (work_.out.rule.given) {
+      if (encoder::is_given<Form, kVectorsOfRow>(work_.out)) {
         encoder::given_scales<Form>(work_.out, 1.0F, of_rows);
       } else {
         of_rows.maximum[0] = maximum[0];
@@ -136,7 +138,7 @@ class BoxEncoder {
     }
     // A NaN is in all of a lane's vector: what is infinite before the last product has a lower half that is
     // NaN.
-    if (!work_.out.rule.given) {
+    if (!encoder::is_given<Form, kVectorsOfRow>(work_.out)) {
 #pragma unroll
       for (int v = 0; v < kChunk; ++v)
         scales.are_short &= !encoder::starts_with_nan<dtype>(pairs[v]);

@@ -158,8 +158,9 @@ class TileSlots {
   static constexpr int kBytes = kSlots * 24;  ///< barriers and tile numbers
 
   /// `memory`: kBytes of shared memory; `slots`: shared address of the first slot; `in`: the input, of which
-  /// the launch makes `tiles`.
-  __device__ TileSlots(std::byte* memory, std::uint32_t slots, const CUtensorMap& in, int tiles)
+  /// the launch makes `tiles`. Both are read where they lie, in the kernel's argument: a copy costs uniform
+  /// registers.
+  __device__ TileSlots(std::byte* memory, std::uint32_t slots, const CUtensorMap& in, const int& tiles)
       : full_(ptx::shared_address(memory)),
         read_(full_ + 8 * kSlots),
         numbers_(reinterpret_cast<int*>(memory + 16 * kSlots)),
@@ -211,7 +212,7 @@ class TileSlots {
   int* numbers_;
   std::uint32_t slots_;
   const CUtensorMap& in_;
-  int tiles_;
+  const int& tiles_;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
 };
@@ -256,8 +257,9 @@ struct Refill {
     if (kOneIsFree ? warp == kWarps - 1 : warp < kBoxes) {
       if (lane == 0) {
         slots.wait_read();
+        const int tile = slots.next_tile();
         for (int box = kOneIsFree ? 0 : warp; box < kBoxes; box += kOneIsFree ? 1 : kWarps)
-          slots.load(slots.slot(), slots.next_tile(), box);
+          slots.load(slots.slot(), tile, box);
       }
       __syncwarp();
     }

@@ -90,28 +90,14 @@ struct SignedRows {
     }
   }
 
-  /// Behind the exchange: a warp's share of a row, as rows::store_share_of_row has it without signs.
+  /// Behind the exchange: a warp's share of a row.
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
                                                             const RowAccess<tile, access>& io, int self) {
-    constexpr Tile here = tile;
-    constexpr int kWarps = tile.warps_per_row;
-    const int first = here.vector_taken(self), part = here.part_taken(self);
-#pragma unroll
-    for (int v = 0; v < tile.kept(); ++v) {
-      float gathered[kWarps][tile.piece()];
-      rows::exchange_get(warp, first + v, part, gathered);
-      auto* const to = io.piece_of_first_warp(first + v, part);
-#pragma unroll
-      for (int from = 0; from < kWarps; ++from) {
-        std::uint32_t piece[rows::words_of(tile.dtype, tile.piece())];
-        rows::round_to_words<tile.dtype, scaling>(arguments.rows, gathered[from], piece);
-        flip(arguments.signs, arguments.signs.last,
-             rows::column_of_piece(here, from, first + v, part, rows::lane_of_warp()), piece);
-        io.store_piece(to, from, piece);
-      }
-    }
+    rows::store_share_of_row<tile, access, scaling>(
+        arguments.rows, warp, io, self,
+        [&](int column, auto& words) { flip(arguments.signs, arguments.signs.last, column, words); });
   }
 };
 

@@ -13,7 +13,6 @@ from . import calls, ops
 from .calls import PLAIN, new, place_of, problem_of, replace, view_of
 
 _op, _op_, _op_quantize = ops.op, ops.op_, ops.op_quantize
-_LAYER_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _empty_like = torch.empty_like
 _dense_layout = torch.strided
 _is_compiling = torch.compiler.is_compiling
@@ -378,8 +377,13 @@ def quantize_rows(
         key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, tensor_scale is None, encoding)
         entry = calls.known(key, x, signs, dense)
         if entry is not None and calls.is_scale_of_tensor(tensor_scale, x):
-            codes, scales = ops.encoded_outputs(x, entry[4][2])
-            calls.enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
+            layout, like = entry[4][2:]
+            if like is None:
+                codes, scales = ops.encoded_outputs(x, layout)
+                scales_bytes = scales.untyped_storage().nbytes()
+            else:
+                codes, scales, scales_bytes = _empty_like(like[0]), _empty_like(like[1]), like[2]
+            calls.enqueue(entry, x, codes, signs, dense, scales, scales_bytes, tensor_scale)
             return codes, scales
     _, weight, _, cos_sin, positions = prologue
     _refuse_grad(x, weight, cos_sin, tensor_scale)
@@ -395,7 +399,7 @@ def quantize_rows(
         result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant, *(() if plain else prologue))
     if key is not None:
         layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
-        calls.remember(key, x, operator, signs, scale, variant, transpose, layout=layout)
+        calls.remember(key, x, operator, signs, scale, variant, transpose, layout=layout, codes=result)
     return result
 
 
@@ -418,14 +422,11 @@ def quantize_into(
 
 def linear_by(x: Tensor, packed: linear.Packed, weights: Any, order: Tensor | None) -> Tensor:
     """`packed` with its tensors where a module was moved to."""
-    plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
+    plain = not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0
     if plain and order is None and type(weights) in PLAIN and not (x.requires_grad and _is_grad_enabled()):
-        k, n, device = packed.k, packed.n, x.get_device()
-        if (
-            x.dtype is _LAYER_DTYPES.get(packed.dtype) and x.dim() and x.shape[-1] == k and device == weights.get_device()
-            and x.is_contiguous() and weights.is_contiguous() and x.data_ptr() and not x.data_ptr() % 16
-        ):  # fmt: skip
-            return ops.multiply_by(linear.call_for(x.numel() // k, *packed[:8], device), x, weights, n)
+        y = ops.multiplied(x, weights, packed[:8])
+        if y is not None:
+            return y
     linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
     if not isinstance(weights, Tensor) or x.device != weights.device:
         raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(weights, 'device', 'the host')}")

@@ -234,6 +234,31 @@ void with_form(CodeFormat format, const Body& body) {
   }
 }
 
+TEST(EncoderRecipes, FormsThatAskForNoNumberOfTheTensorHaveNoRecipeWithOne) {
+  using Kind = ScaleGranularity::Kind;
+  int with_number = 0;
+  for (const CodeFormat format : {CodeFormat::e4m3, CodeFormat::int8, CodeFormat::int4, CodeFormat::mxfp8,
+                                  CodeFormat::mxfp4, CodeFormat::nvfp4}) {
+    for (const Kind kind : {Kind::tensor, Kind::row, Kind::group}) {
+      for (int recipe = 0; recipe <= static_cast<int>(Recipe::te); ++recipe) {
+        Encoding encoding = make_encoding(format, {kind, kind == Kind::group ? 32 : 0});
+        encoding.recipe = static_cast<Recipe>(recipe);
+        try {
+          validate(encoding, 128);
+        } catch (const BadRequest&) {
+          continue;
+        }
+        with_number += needs_tensor_scale(encoding) ? 1 : 0;
+        with_form(format, [&]<class Form>() {
+          EXPECT_TRUE(kMayHaveTensorScale<Form> || !needs_tensor_scale(encoding)) << to_string(encoding);
+          EXPECT_TRUE(kMayBeGiven<Form> || !rule_of(encoding, 1.0F).given) << to_string(encoding);
+        });
+      }
+    }
+  }
+  EXPECT_GE(with_number, 2);
+}
+
 TEST(EncoderRecipes, ScalesAndCodesAreThoseOfTheReference) {
   const std::vector<float> all = probes();
   for (const RecipeCase& each : kRecipes) {

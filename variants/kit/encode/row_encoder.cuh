@@ -88,13 +88,27 @@ __device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&max
 
 // ---- the number of the tensor
 
+/// Whether the scale of the tensor is given, so there is nothing to find out. Longer rows than one vector
+/// have whole_row where a scale is not that of a group.
+template <class Form, int vectors_of_row>
+__device__ __forceinline__ bool is_given(const Output& out) {
+  return kMayBeGiven<Form> && (Form::whole_row || vectors_of_row == 1) && out.rule.given;
+}
+
 /// The rule, with what follows from a number that only the device knows. Kernels whose rule has none ask
 /// nothing.
-template <class Form>
+///
+/// @tparam ordinary  where the number's inverse is not in the middle, what comes instead is not either
+template <class Form, bool ordinary = false>
 __device__ __forceinline__ Rule rule_in_kernel(const Output& out) {
   Rule rule = out.rule;
-  if (Form::family == Family::e4m3 || (Form::family == Family::f32 && rule.given)) {
-    if (out.tensor_scale != nullptr) take_tensor_scale(rule, *out.tensor_scale);
+  if constexpr (kMayHaveTensorScale<Form>) {
+    if (out.tensor_scale != nullptr && (Form::family == Family::e4m3 || rule.given)) {
+      const float number = *out.tensor_scale;
+      take_tensor_scale(
+          rule, number,
+          ordinary ? corrected_reciprocal(number, approximate_reciprocal(number)) : 1.0F / number);
+    }
   }
   return rule;
 }
@@ -111,6 +125,10 @@ __device__ __forceinline__ bool given_is_short(const Output& out, float factor) 
 template <class Form>
 __device__ __noinline__ Scale scale_of_any(const Output& out, float maximum) {
   return scale_of<Form::family, false>(rule_in_kernel<Form>(out), maximum);
+}
+template <class Form>
+__device__ __noinline__ float given_factor_of_any(const Output& out) {
+  return rule_in_kernel<Form>(out).given_factor;
 }
 template <class Form>
 __device__ __noinline__ void codes_of_any(const Rule& rule, const Scale& scale, const float (&y)[8],
@@ -332,12 +350,12 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   const int lane = where.lane();
   Scale scale[Shared::kScales];
   bool ordinary = true;
-  const Rule rule = rule_in_kernel<Form>(out);
-  if (rule.given) {
+  const Rule rule = rule_in_kernel<Form, true>(out);
+  if (is_given<Form, vectors_of_row>(out)) {
+    ordinary = given_is_short(out, rule.given_factor);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      scale[s].factor = rule.given_factor;
-    ordinary = given_is_short(out, rule.given_factor);
+      scale[s].factor = ordinary ? rule.given_factor : given_factor_of_any<Form>(out);
   } else {
     float maximum[Shared::kScales];
     if (out.largest != nullptr) {
@@ -438,7 +456,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
     }
   }
 
-  if (out.rule.given) return;
+  if (is_given<Form, vectors_of_row>(out)) return;
   if (out.largest != nullptr) {
     if (where.row(0) == 0 && where.column(0) == 0) store_scale<Form>(out, scale[0], 0);
     return;

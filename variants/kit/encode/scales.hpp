@@ -77,10 +77,23 @@ struct Rule {
 
 /// What follows from the number of the tensor. Kernels work it out themselves where only the device knows it.
 /// One operation each, so that nothing is contracted.
-constexpr void take_tensor_scale(Rule& rule, float tensor_scale) {
-  rule.given_factor = rule.number_of_code = 1.0F / tensor_scale;
+///
+/// @param inverse  1 / tensor_scale
+constexpr void take_tensor_scale(Rule& rule, float tensor_scale, float inverse) {
+  rule.given_factor = rule.number_of_code = inverse;
   rule.code_of_maximum = tensor_scale * (1.0F / 6.0F);
 }
+constexpr void take_tensor_scale(Rule& rule, float tensor_scale) {
+  take_tensor_scale(rule, tensor_scale, 1.0F / tensor_scale);
+}
+
+/// Whether a rule of the form may have Rule::given: Recipe::vllm_static alone has.
+template <class Form>
+inline constexpr bool kMayBeGiven = Form::element == Element::e4m3&& Form::family == Family::f32;
+
+/// Whether a rule of the form may have a number of the tensor, which only the device may know.
+template <class Form>
+inline constexpr bool kMayHaveTensorScale = kMayBeGiven<Form> || Form::family == Family::e4m3;
 
 /// @param tensor_scale  Operands::tensor_scale
 inline Rule rule_of(const Encoding& encoding, float tensor_scale) {

@@ -174,7 +174,7 @@ struct ScalesOfMaxima {
 template <class Form, Dtype dtype, int count>
 __device__ __forceinline__ void scales_of_maxima(const Output& out, float last,
                                                  ScalesOfMaxima<count>& scales) {
-  const Rule rule = rule_in_kernel<Form>(out);
+  const Rule rule = rule_in_kernel<Form, true>(out);
   if (Form::family == Family::e4m3 && out.tensor_scale != nullptr)
     scales.are_short &= is_in_middle(rule.number_of_code);  // ShortRule::most does not know it
 #pragma unroll
@@ -190,7 +190,7 @@ __device__ __forceinline__ void scales_of_maxima(const Output& out, float last,
 }
 template <class Form, int count>
 __device__ __forceinline__ void given_scales(const Output& out, float last, ScalesOfMaxima<count>& scales) {
-  const float factor = rule_in_kernel<Form>(out).given_factor;
+  const float factor = rule_in_kernel<Form, true>(out).given_factor;
   scales.are_short &= given_is_short(out, factor);
 #pragma unroll
   for (int s = 0; s < count; ++s)
@@ -269,7 +269,8 @@ __device__ __forceinline__ void encode_pairs(const Output& out, float inverse_la
   }
 
   store_codes<Form>(out, codes, where);
-  if (!out.rule.given) store_scales<Form, Shared, vectors_of_row>(out, scales.scale, where);
+  if (!is_given<Form, vectors_of_row>(out))
+    store_scales<Form, Shared, vectors_of_row>(out, scales.scale, where);
 }
 
 /// For encode_pairs(): scales and codes of pairs that are y, under the largest |y|.
@@ -281,8 +282,8 @@ __device__ __forceinline__ void exact_codes(const Output& out, int lane,
   using Shared = Sharing<Form, vectors, vectors_of_row>;
 #pragma unroll
   for (int s = 0; s < Shared::kScales; ++s) {
-    if (out.rule.given) {
-      scales.scale[s].factor = rule_in_kernel<Form>(out).given_factor;
+    if (is_given<Form, vectors_of_row>(out)) {
+      scales.scale[s].factor = given_factor_of_any<Form>(out);
     } else {
       scales.scale[s] = scale_of_any<Form>(out, scales.maximum[s]);
     }
@@ -302,10 +303,12 @@ __device__ __forceinline__ void encode_exactly(const Output& out, const float (&
   ScalesOfMaxima<Shared::kScales> scales;
   std::uint32_t pairs[vectors][4], codes[vectors][Form::words];
   round_to_pairs<dtype, true>(out.last, x, pairs);
-  if (!out.rule.given) find_exact_maxima<Form, Shared, dtype>(out, pairs, where.lane(), scales.maximum, meet);
+  if (!is_given<Form, vectors_of_row>(out))
+    find_exact_maxima<Form, Shared, dtype>(out, pairs, where.lane(), scales.maximum, meet);
   exact_codes<Form, dtype, vectors_of_row>(out, where.lane(), pairs, scales, codes);
   store_codes<Form>(out, codes, where);
-  if (!out.rule.given) store_scales<Form, Shared, vectors_of_row>(out, scales.scale, where);
+  if (!is_given<Form, vectors_of_row>(out))
+    store_scales<Form, Shared, vectors_of_row>(out, scales.scale, where);
 }
 
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is
@@ -335,7 +338,7 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
 
   ScalesOfMaxima<Shared::kScales> scales;
   scales.are_short = finite;
-  if (out.rule.given) {
+  if (is_given<Form, vectors_of_row>(out)) {
     given_scales<Form>(out, folded_last, scales);
     if (again) scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
   } else {
