@@ -49,8 +49,9 @@ Guide guide_for(const DeviceInfo& device) {
 }
 
 /// The names to try, best first: the measured choice, where there is one, then the rule's.
-std::vector<std::string_view> names_to_try(std::string_view measured, const Problem& problem) {
-  std::vector<std::string_view> names = preferred_variants(problem);
+std::vector<std::string_view> names_to_try(std::string_view measured, const Problem& problem,
+                                           const DeviceInfo& device) {
+  std::vector<std::string_view> names = preferred_variants(problem, device);
   if (measured.empty()) return names;
   std::erase(names, measured);
   names.insert(names.begin(), measured);
@@ -66,7 +67,7 @@ std::string_view measured_choice(const Guide& guide, const Problem& problem) {
 std::vector<const Variant*> candidates(std::string_view measured, const Problem& problem,
                                        const DeviceInfo& device) {
   std::vector<const Variant*> named;
-  for (const std::string_view name : names_to_try(measured, problem))
+  for (const std::string_view name : names_to_try(measured, problem, device))
     named.push_back(&find_variant(name));
   return supporting<Transforms>(named, problem, device);
 }
@@ -167,7 +168,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   Problem contiguous = problem;
   contiguous.set_row_stride(problem.n());
   std::string why_not, about_the_stride;
-  for (const std::string_view name : preferred_variants(problem)) {  // the last takes most
+  for (const std::string_view name : preferred_variants(problem, device)) {  // the last takes most
     const Variant& candidate = find_variant(name);
     const Support support = candidate.supports(problem, device);
     if (support) return {};
@@ -194,7 +195,7 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
   constexpr std::size_t kAny = 256;  // what cudaMalloc gives
   Picked picked = pick(able, problem, device, kAny);
   if (!picked.plan) {
-    const std::string tried = joined(names_to_try(measured_choice(guide, problem), problem), ", ");
+    const std::string tried = joined(names_to_try(measured_choice(guide, problem), problem, device), ", ");
     throw BadRequest(concat("auto: none of ", tried, " takes ", to_string(problem), " with one rounding"));
   }
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));

@@ -215,7 +215,7 @@ TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
     for (std::int64_t n = 2; n <= 16384; n *= 2) {
       const Problem problem = make_problem(dtype, n, 3);
       std::string_view first;
-      for (const std::string_view name : preferred_variants(problem)) {
+      for (const std::string_view name : preferred_variants(problem, a100_description())) {
         if (first.empty() && find_variant(name).supports(problem, a100_description())) first = name;
       }
       EXPECT_EQ(first, dtype == Dtype::f32 || n <= 32 ? "butterflies" : "mma_split") << to_string(problem);
@@ -226,7 +226,7 @@ TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
 TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/4096+signs/r3", "f16/428/r3"}) {
     const Problem problem = parse_problem(text);
-    EXPECT_EQ(preferred_variants(problem),
+    EXPECT_EQ(preferred_variants(problem, h200_description()),
               (std::vector<std::string_view>{"mma_split", "kronecker", "mma_kronecker", "factors"}))
         << text;
     EXPECT_TRUE(variant.supports(problem, a100_description())) << text;
@@ -285,6 +285,24 @@ TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
   EXPECT_EQ(first("bf16/12x64/r64>e4m3:row"), "rotate_then_quantize")
       << "shorter than kronecker's rows of codes";
   EXPECT_EQ(first("bf16/n32/r64>mxfp8/f32"), "none") << "two launches have no fp32 result";
+}
+
+// Without Hopper's kernels mma_kronecker writes the codes of m 2^k, in one launch.
+TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
+  for (const DeviceInfo& device : described_devices()) {
+    const auto first = [&](const char* text) {
+      return candidates(parse_problem(text), device).front()->name;
+    };
+    const bool has_hopper =
+        static_cast<bool>(find_variant("wgmma").supports(make_problem(Dtype::f16, 65536, 1), device));
+    for (const char* text : {"bf16/12x64/r64>e4m3:row", "bf16/180x16/r64>mxfp4", "f16/36x1024/r3>mxfp8"})
+      EXPECT_EQ(first(text), has_hopper ? "rotate_then_quantize" : "mma_kronecker") << device.name << text;
+    for (const char* text : {"bf16/n32768/r64>int4:row", "bf16/28x512/r4096>e4m3:row", "f16/28x1024/r1>mxfp4",
+                             "bf16/28x128+signs/r3>nvfp4"})
+      EXPECT_EQ(first(text), has_hopper ? "kronecker" : "mma_kronecker") << device.name << text;
+    EXPECT_EQ(first("bf16/n16384/r64>e4m3:row"), "mma_split") << device.name;
+    EXPECT_EQ(first("bf16/n65536/r64>e4m3:128"), "rotate_then_quantize") << device.name;
+  }
 }
 
 TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
@@ -355,7 +373,7 @@ const Variant* first_choice(const TuningTable* table, const Problem& problem, co
   const FastestVariant* measured = table == nullptr ? nullptr : table->nearest(problem);
   if (measured != nullptr && find_variant(measured->variant).supports(problem, device))
     return &find_variant(measured->variant);
-  for (const std::string_view name : preferred_variants(problem)) {
+  for (const std::string_view name : preferred_variants(problem, device)) {
     if (find_variant(name).supports(problem, device)) return &find_variant(name);
   }
   return nullptr;

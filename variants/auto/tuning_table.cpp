@@ -84,6 +84,11 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
   return std::fabs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
 }
 
+/// Whether Hopper's own kernels run there, by the build too.
+bool runs_wgmma(const DeviceInfo& device) {
+  return static_cast<bool>(find_variant("wgmma").supports(make_problem(Dtype::f16, 65536, 1), device));
+}
+
 }  // namespace
 
 const FastestVariant* TuningTable::nearest(const Problem& problem) const {
@@ -145,9 +150,13 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
   return table;
 }
 
-std::vector<std::string_view> preferred_variants(const Problem& problem) {
+std::vector<std::string_view> preferred_variants(const Problem& problem, const DeviceInfo& device) {
   if (!problem.is_arranged_plainly()) return {"passes"};
-  if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
+  if (!problem.encoding.is_plain()) {
+    // Beside a row of 65536, shared memory holds staged boxes of few warps.
+    const bool by_one = problem.n() < 65536 && !runs_wgmma(device);
+    return {"mma_split", by_one ? "mma_kronecker" : "kronecker", "rotate_then_quantize"};
+  }
   // Of these mma_split takes what one warp program has: regular matrices, and 2^k with signs.
   if (!problem.op.is_sylvester()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
   // In fp32 no row of more than 2^15 fits in a multiprocessor, in 16 bits none of more than 2^16. Wider types

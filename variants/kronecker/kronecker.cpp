@@ -7,7 +7,7 @@
 #include "common/device/sm90a.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
-#include "variants/kit/encode/output.hpp"
+#include "variants/kit/encode/offers.hpp"
 
 namespace fwht::kronecker {
 
@@ -90,16 +90,11 @@ Numerics numerics_of(const Problem& problem) {
 namespace {
 
 Support supports_encoding(const Problem& problem, const Launch& launch) {
-  if (Support encoding = encoder::supports(problem); !encoding) return encoding;
-  const auto refuse = [&](const auto&... why) -> Support {
-    return {
-        concat("the encoding ", to_string(problem.encoding), " is not offered by this variant: ", why...)};
-  };
+  if (Support encoding = encoder::supports_rounded_first(problem); !encoding) return encoding;
+  const auto refuse = [&](const auto&... why) { return encoder::not_offered(problem.encoding, why...); };
   if (!launch.writes_codes()) return refuse("rows of n=", problem.n(), " have no kernel that writes codes");
   if (problem.op.has_dense()) return refuse("the operator ", to_string(problem.op), " has a dense factor");
-  if (encoder::is_rounded_first(problem.encoding)) return {};
-  return refuse("rows are rounded to ", name_of(problem.out.dtype),
-                " first, scales are in fp32, and the tensor's must be given");
+  return {};
 }
 
 Support supports(const Problem& problem, const DeviceInfo& device) {

@@ -14,6 +14,7 @@
 #include "common/device/ptx/fragments.hpp"
 #include "common/device/ptx/wgmma_descriptor.hpp"
 #include "common/host/bits.hpp"
+#include "variants/kit/box_vectors.hpp"
 #include "variants/kit/matrix_rows.hpp"
 #include "variants/kit/signs.hpp"
 
@@ -29,6 +30,9 @@ using rows::sign_word_index;
 using rows::sign_words;
 using rows::signed_ones;
 using rows::swizzle;
+using rows::vector_byte;
+using rows::vector_flip;
+using rows::vector_offset;
 
 extern const Variant variant;
 
@@ -240,20 +244,6 @@ constexpr std::uint64_t box_descriptor(std::uint32_t shared_address, int line) {
                                 line == 64   ? ptx::Swizzle::bytes_128
                                 : line == 32 ? ptx::Swizzle::bytes_64
                                              : ptx::Swizzle::bytes_32);
-}
-
-/// Where a box is read eight elements at a time: it has 16 `columns` consecutive elements of row `row` of the
-/// tile, in vectors of 256 that a warp holds. Byte of what a lane has of vector `v`.
-constexpr int vector_byte(int columns, int line, int row, int v, int lane) {
-  const int element = 256 * v + 8 * lane;
-  return box_byte(element / columns, (row * columns + element % columns) / 8, line);
-}
-/// The same from that of row and vector 0: (byte ^ vector_flip) + vector_offset.
-constexpr int vector_flip(int columns, int line, int v) {
-  return swizzle(256 * v / columns, line) << 4;
-}
-constexpr int vector_offset(int columns, int line, int row, int v) {
-  return row * columns * 2 * 16 + 256 * v / columns * 2 * line;
 }
 
 /// Words of the second matrix in shared memory: as rows::second_table has them.

@@ -7,6 +7,7 @@
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "variants/kit/encode/offers.hpp"
 
 namespace fwht::mma_kronecker {
 namespace {
@@ -25,6 +26,19 @@ double work_of(const Shape& shape) {
 }
 
 }  // namespace
+
+Results results_of(const Encoding& encoding) {
+  if (encoding.is_plain()) return Results::rows;
+  return encoding.scales.kind == ScaleGranularity::Kind::group ? Results::codes_of_groups
+                                                               : Results::codes_of_rows;
+}
+
+int Cut::fewest_shared_bytes() const {
+  int fewest = std::numeric_limits<int>::max();
+  for (int warps = 1; warps <= std::min(most_warps(shape.columns), blocks()); ++warps)
+    fewest = std::min(fewest, shared_bytes(warps, 1));
+  return fewest;
+}
 
 std::optional<Cut> cut_for(const Operator& op) {
   const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
@@ -68,17 +82,34 @@ Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int 
     for (const Team& team : teams)
       most = std::max(most, at_work(team));
     const auto busy = [&](const Team& team) { return at_work(team) >= kNearlyAll * most; };
-    auto found = std::find_if(teams.begin(), teams.end(),
-                              [&](const Team& team) { return busy(team) && team.blocks_per_sm >= enough; });
-    if (found == teams.end()) found = std::find_if(teams.begin(), teams.end(), busy);
+    const auto busy_with = [&](int blocks_per_sm) {
+      return std::find_if(teams.begin(), teams.end(), [&](const Team& team) {
+        return busy(team) && team.blocks_per_sm >= blocks_per_sm;
+      });
+    };
+    auto found = busy_with(enough);
+    // What codes add between two loads takes a second block all the more.
+    if (found == teams.end() && cut.results != Results::rows) found = busy_with(2);
+    if (found == teams.end()) found = busy_with(1);
     best = *found;
   }
-  // A block alone has nothing else to hide a load behind.
-  if (best.blocks_per_sm == 1 && resident(best.warps, cut.shared_bytes(best.warps, 2)) == 1) best.slots = 2;
+  // A block alone has nothing else to hide a load behind. Where codes are staged in place of the tile, the
+  // next one could be asked for only behind them.
+  const bool in_place = cut.results != Results::rows && cut.passes(best.warps) == 1;
+  const bool gains = best.blocks_per_sm == 1 || in_place;
+  if (gains && resident(best.warps, cut.shared_bytes(best.warps, 2)) == best.blocks_per_sm) best.slots = 2;
   return best;
 }
 
 namespace {
+
+Support supports_encoding(const Problem& problem) {
+  if (Support encoding = encoder::supports_rounded_first(problem); !encoding) return encoding;
+  const std::optional<Cut> cut = cut_for(problem.op);
+  if (!cut || (!cut->is_dense() && cut->shape.second == 1)) return {};
+  return encoder::not_offered(problem.encoding, "the operator ", to_string(problem.op), " has ",
+                              cut->is_dense() ? "a dense factor" : "two matrices");
+}
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
@@ -96,7 +127,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
-    return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
+    if (Support encoding = supports_encoding(problem); !encoding) return encoding;
   }
   if (problem.in.dtype != problem.out.dtype) {
     return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
@@ -104,10 +135,11 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (problem.op.is_sylvester()) {
     Problem rows = problem;
+    rows.encoding = {};
     rows.out.row_stride = rows.in.row_stride;
     if (Support n = require_sylvester(rows, kSmallestSylvester, kLargestSylvester); !n) return n;
   }
-  const std::optional<Cut> cut = cut_for(problem.op);
+  std::optional<Cut> cut = cut_for(problem.op);
   if (!cut) {
     return {concat("the operator ", to_string(problem.op),
                    " is not offered by this variant, which takes a matrix of order m times 2^k, 2^k at least "
@@ -121,8 +153,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
   if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  if (cut->shared_bytes(1, 1) > device.shared_bytes_per_block) {
-    return {concat("n=", problem.n(), " needs ", cut->shared_bytes(1, 1),
+  cut->results = results_of(problem.encoding);
+  if (cut->fewest_shared_bytes() > device.shared_bytes_per_block) {
+    return {concat("n=", problem.n(), " needs ", cut->fewest_shared_bytes(),
                    " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
   }
   return {};

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
 #include "common/host/static_dispatch.hpp"
-#include "variants/mma_kronecker/mma_kronecker_kernel.cuh"
+#include "variants/mma_kronecker/mma_kronecker_encoded.hpp"
 
 namespace fwht::mma_kronecker {
 namespace {
@@ -72,20 +73,14 @@ class MmaKroneckerPlan final : public Plan {
                          cut_.shape.k_steps(), cut_.fragment_words(), fragments, stream);
       matrix = fragments;
     }
-    Work work{static_cast<const std::byte*>(operands.in),
-              static_cast<std::byte*>(operands.out),
-              2 * p.in.row_stride,
-              2 * p.out.row_stride,
-              matrix,
-              second_,
-              p.op.signs_come_last() ? nullptr : signs,
-              p.op.signs_come_last() ? signs : nullptr,
-              static_cast<int>(p.rows),
-              static_cast<int>(tiles_),
-              cut_.shape.order,
-              cut_.passes(team_.warps),
-              team_.slots,
-              static_cast<float>(p.scale)};
+    // A kernel that writes no codes takes the front.
+    EncodedWork work{
+        {static_cast<const std::byte*>(operands.in), static_cast<std::byte*>(operands.out),
+         2 * p.in.row_stride, 2 * p.out.row_stride, matrix, second_, p.op.signs_come_last() ? nullptr : signs,
+         p.op.signs_come_last() ? signs : nullptr, static_cast<int>(p.rows), static_cast<int>(tiles_),
+         cut_.shape.order, cut_.passes(team_.warps), team_.slots, static_cast<float>(p.scale)},
+        {}};
+    if (cut_.results != Results::rows) work.out = encoder::output_of(p, operands, group_in_row(p));
     void* arguments[] = {&work};
     launch_at(kernel_,
               {.blocks = blocks_,
@@ -104,16 +99,45 @@ class MmaKroneckerPlan final : public Plan {
   std::int64_t blocks_ = 0;
 };
 
+template <Dtype dtype>
+Kernel kernel_for_rows(const Cut& cut) {
+  const Kernels& table = cut.is_dense()         ? kernels_of_dense<dtype>()
+                         : cut.shape.second > 1 ? kernels_of_two_matrices<dtype>()
+                                                : kernels<dtype>();
+  return table.find(cut.shape.columns);
+}
+
+/// In the part that has it.
+template <Dtype dtype, CodeFormat format>
+Kernel kernel_for_codes(const Cut& cut) {
+  const int columns = cut.shape.columns;
+  const bool whole_row = cut.results == Results::codes_of_rows;
+  return [&]<int... part>(std::integer_sequence<int, part...>) {
+    Kernel found = nullptr;
+    ((kEncodedParts[part].whole_row == whole_row && kEncodedParts[part].has(columns)
+          ? static_cast<void>(found = encoded_kernels<dtype, format, part>().find(columns))
+          : void()),
+     ...);
+    return found;
+  }
+  (std::make_integer_sequence<int, encoded_parts(format)>{});
+}
+
+Kernel kernel_for(const Problem& problem, const Cut& cut) {
+  return dispatch_16_bit(problem.dtype(), [&](auto dtype) {
+    if (cut.results == Results::rows) return kernel_for_rows<dtype()>(cut);
+    return dispatch_format(problem.encoding.format,
+                           [&](auto format) { return kernel_for_codes<dtype(), format()>(cut); });
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  const Cut cut = *cut_for(problem.op);
-  const Kernel kernel = dispatch_16_bit(problem.dtype(), [&](auto dtype) {
-    const Kernels& table = cut.is_dense()         ? kernels_of_dense<dtype()>()
-                           : cut.shape.second > 1 ? kernels_of_two_matrices<dtype()>()
-                                                  : kernels<dtype()>();
-    return table.find(cut.shape.columns);
-  });
+  // Codes are those of the rows that a plain plan writes: rows are cut alike.
+  Cut cut = *cut_for(problem.op);
+  cut.results = results_of(problem.encoding);
+  const Kernel kernel = kernel_for(problem, cut);
   if (kernel == nullptr) throw std::logic_error("mma_kronecker: no kernel is compiled for these columns");
   return std::make_unique<MmaKroneckerPlan>(problem, device, cut, kernel);
 }

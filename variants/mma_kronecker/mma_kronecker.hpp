@@ -43,10 +43,17 @@ constexpr int line_of(int columns) {
   return shape_of(16, columns).line();
 }
 
+/// What leaves a kernel. Codes are worked out of staged boxes, 16 rows of X: one by one, or, under a scale of
+/// the whole row, when all boxes of the tile are staged.
+enum class Results : std::uint8_t { rows, codes_of_groups, codes_of_rows };
+
+Results results_of(const Encoding& encoding);
+
 /// How an operator is served: its rows as matrices, and the factor on the slow index.
 struct Cut {
   Shape shape;
   Factor slow, second{Basis::sylvester, 1};
+  Results results = Results::rows;
   bool operator==(const Cut&) const = default;
 
   /// A warp makes 16 rows of the product at a time, in as many passes as it takes.
@@ -55,8 +62,20 @@ struct Cut {
   bool is_dense() const { return slow.basis == Basis::dense; }
   /// Words of the fragments of a dense factor.
   int fragment_words() const { return is_dense() ? 128 * shape.k_steps() * shape.k_steps() : 0; }
-  /// `slots` tiles, then the staging of each warp, then the second matrix.
+  /// Codes: boxes that are staged apart from the tile. In one pass none are: each lies where the tile had
+  /// one, when all warps have read it.
+  constexpr int staged_boxes(int warps) const {
+    if (passes(warps) == 1) return 0;
+    return results == Results::codes_of_rows ? blocks() : warps;
+  }
+  /// Codes of rows: the largest |y| that each box has of each row of the tile.
+  constexpr int maxima_bytes() const {
+    return results == Results::codes_of_rows ? 4 * blocks() * shape.rows : 0;
+  }
+  /// `slots` tiles, then what is staged, then the second matrix or the maxima.
   int shared_bytes(int warps, int slots) const;
+  /// With as many warps as need least.
+  int fewest_shared_bytes() const;
 };
 
 /// The threads of a block, and the tiles that it keeps.
@@ -175,8 +194,9 @@ constexpr Displacement sent_place(int columns, int first, int i) {
 }
 
 inline int Cut::shared_bytes(int warps, int slots) const {
-  return slots * shape.tile_bytes() + warps * staging_bytes(shape.columns) +
-         4 * rows::second_words(shape.second);
+  const int staged = results == Results::rows ? warps * staging_bytes(shape.columns)
+                                              : staged_boxes(warps) * shape.box_bytes();
+  return slots * shape.tile_bytes() + staged + 4 * rows::second_words(shape.second) + maxima_bytes();
 }
 
 }  // namespace fwht::mma_kronecker

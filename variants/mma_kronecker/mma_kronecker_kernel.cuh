@@ -43,12 +43,12 @@ namespace fwht::mma_kronecker {
 /// The rows of one launch.
 struct Work {
   const std::byte* in;
-  std::byte* out;
+  std::byte* rows_out;
   std::int64_t in_stride, out_stride;            ///< bytes between rows
   const std::uint32_t* signs;                    ///< sign_table, or the fragments of a dense factor
   const std::uint32_t* second;                   ///< second_table
   const std::uint8_t *signs_first, *signs_last;  ///< a bit for each element of a row; null for none
-  int rows, tiles;
+  int row_count, tiles;
   int order, passes, slots;
   float scale;
 
@@ -75,22 +75,24 @@ class TileInput {
 
   /// Rows of X behind the matrix, which nothing is copied to: zeros, for the signs there to meet.
   __device__ void clear_behind_matrix() const {
+    for (int slot = 0; slot < work_.slots; ++slot)
+      clear_behind_matrix(slot);
+  }
+  __device__ void clear_behind_matrix(int slot) const {
     const int last = work_.k_steps() - 1;
-    if (last % warps_ != warp_) return;
-    for (int slot = 0; slot < work_.slots; ++slot) {
-      const std::uint32_t box = address(slot) + last * kBoxBytes;
+    if (last % warps_ != warp_ || work_.order % 16 == 0) return;
+    const std::uint32_t box = address(slot) + last * kBoxBytes;
 #pragma unroll 1
-      for (int i = 0; i < kPieces; i += 32) {
-        if (16 * last + loaded_line(columns, i, lane_) >= work_.order)
-          ptx::st_shared_v4(to_place(box + loaded_first(columns, lane_), loaded_place(columns, i)),
-                            {0, 0, 0, 0});
-      }
+    for (int i = 0; i < kPieces; i += 32) {
+      if (16 * last + loaded_line(columns, i, lane_) >= work_.order)
+        ptx::st_shared_v4(to_place(box + loaded_first(columns, lane_), loaded_place(columns, i)),
+                          {0, 0, 0, 0});
     }
   }
   /// Asks for a tile; nothing where there is none.
   __device__ void ask(int tile, int slot) const {
     if (tile >= work_.tiles) return;
-    const int rows = work_.rows - tile * kShape.rows;
+    const int rows = work_.row_count - tile * kShape.rows;
 #pragma unroll 1
     for (int box = warp_; box < work_.k_steps(); box += warps_) {
       const std::byte* const from = work_.in + tile * kShape.rows * work_.in_stride +
@@ -135,6 +137,17 @@ class TileInput {
   int warp_, warps_, lane_;
 };
 
+/// Two column tiles of 16 rows of results from `tile`, an even one, on: rows 0-7 and 8-15 of the first, then
+/// of the second. A lane's words of column tile 0 go to shared address `first`.
+template <int columns>
+__device__ void stage(std::uint32_t first, int tile, const std::uint32_t (&words)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const Displacement place = staged_place(columns, tile + i / 2, i % 2);
+    ptx::st_shared((first ^ place.flip) + place.offset, words[i]);
+  }
+}
+
 /// Takes 16 rows of results through the warp's staging, a chunk of columns at a time.
 template <int columns>
 class RowOutput {
@@ -148,19 +161,14 @@ class RowOutput {
   /// The rows that follow: `block` of 16 rows of X of a tile.
   __device__ void begin(int tile, int block) {
     block_ = block;
-    rows_left_ = work_.rows - tile * kShape.rows;
-    to_ = work_.out + tile * kShape.rows * work_.out_stride + block * (16 * columns * 2);
+    rows_left_ = work_.row_count - tile * kShape.rows;
+    to_ = work_.rows_out + tile * kShape.rows * work_.out_stride + block * (16 * columns * 2);
     staged_ = anew(staging_ + staged_first(columns, lane_));
     sent_ = anew(sent_first(columns, lane_));
   }
-  /// Two column tiles from `tile`, an even one, on: rows 0-7 and 8-15 of the first, then of the second. The
-  /// last ones of a chunk send it.
+  /// See stage(). The last tiles of a chunk send it.
   __device__ void put(int tile, const std::uint32_t (&words)[4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const Displacement place = staged_place(columns, tile % kTiles + i / 2, i % 2);
-      ptx::st_shared((staged_ ^ place.flip) + place.offset, words[i]);
-    }
+    stage<columns>(staged_, tile % kTiles, words);
     if (tile % kTiles == kTiles - 2) send(tile / kTiles * kChunk);
   }
 

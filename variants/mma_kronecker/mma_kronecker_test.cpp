@@ -15,6 +15,7 @@
 #include "common/device/ptx/fragments.hpp"
 #include "reference/test_support.hpp"
 #include "reference/tolerance.hpp"
+#include "variants/kit/box_vectors.hpp"
 #include "variants/kit/dense_fragments.hpp"
 #include "variants/kit/on_host/host_mma.hpp"
 #include "variants/kit/signs.hpp"
@@ -51,12 +52,20 @@ Resident resident_on(int kilobytes) {
   };
 }
 
-/// One block of the kernel: the plan's choices, and the steps of rows_by_mma.
+Cut cut_of(const Operator& op, Results results = Results::rows) {
+  Cut cut = cut_for(op).value();
+  cut.results = results;
+  return cut;
+}
+
+/// One block of the kernel: the plan's choices, and the steps of rows_by_mma, or those of codes_by_mma up to
+/// the rounded numbers that codes are worked out of.
 class HostBlock {
  public:
-  HostBlock(const Problem& problem, const Operands& operands, const reference::TensorCore& core)
+  HostBlock(const Problem& problem, const Operands& operands, const reference::TensorCore& core,
+            Results results)
       : problem_(problem),
-        cut_(cut_for(problem.op).value()),
+        cut_(cut_of(problem.op, results)),
         shape_(cut_.shape),
         columns_(shape_.columns),
         matrix_(cut_.is_dense() ? fragments_of(cut_, operands.dense)
@@ -73,12 +82,27 @@ class HostBlock {
 
   void run(int tile) {
     load(tile);
-    for (int pass = 0; pass < cut_.passes(team_.warps); ++pass) {
-      for (int warp = 0; warp < team_.warps; ++warp) {
-        const int block = pass * team_.warps + warp;
-        if (block < shape_.k_steps()) store(tile, block, warp, products(block));
+    const int passes = cut_.passes(team_.warps);
+    for (int pass = 0; pass < passes; ++pass) {
+      const int first = pass * team_.warps, end = std::min(first + team_.warps, shape_.k_steps());
+      std::vector<Accumulators> of_warps;  // all have read the tile before the first stages its box
+      for (int block = first; block < end; ++block)
+        of_warps.push_back(products(block));
+      for (int block = first; block < end; ++block) {
+        const Accumulators& d = of_warps[static_cast<std::size_t>(block - first)];
+        if (cut_.results == Results::rows) {
+          store(tile, block, block - first, d);
+        } else {
+          stage_box(staged_box(block), d);
+        }
+        if (cut_.results == Results::codes_of_groups) read_box(tile, block);
       }
     }
+    if (cut_.results == Results::codes_of_rows) {
+      for (int block = 0; block < shape_.k_steps(); ++block)
+        read_box(tile, block);
+    }
+    if (cut_.results != Results::rows && passes == 1) clear_behind_matrix();
   }
 
  private:
@@ -295,6 +319,57 @@ class HostBlock {
     }
   }
 
+  /// Where codes_by_mma stages the box of a block.
+  int staged_box(int block) const {
+    if (cut_.staged_boxes(team_.warps) == 0) return box(block);
+    const int place = cut_.results == Results::codes_of_rows ? block : block % team_.warps;
+    EXPECT_LT(place, cut_.staged_boxes(team_.warps));
+    return shape_.tile_bytes() + box(place);
+  }
+
+  void stage_box(int staging, const Accumulators& d) {
+    const auto scale = static_cast<float>(problem_.scale);
+    for (int t = 0; t < static_cast<int>(d.size()); ++t) {
+      for (int half = 0; half < 2; ++half) {
+        Words to;
+        for (int lane = 0; lane < 32; ++lane) {
+          const int byte = staged_place(columns_, t, half).from(staging + staged_first(columns_, lane));
+          to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
+          for (std::size_t i = 0; i < 2; ++i) {
+            const std::size_t accumulator = 2 * static_cast<std::size_t>(half) + i;
+            const float x = d[static_cast<std::size_t>(t)][accumulator].at[static_cast<std::size_t>(lane)];
+            at(byte + 2 * static_cast<int>(i)) =
+                static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale));
+          }
+        }
+        expect_no_conflicts(to, 4);
+      }
+    }
+  }
+
+  /// BoxEncoder::read, and its Places: what a lane has of each vector, and where its codes go.
+  void read_box(int tile, int block) {
+    const int left = (shape_.order - 16 * block) * columns_;
+    for (int row = 0; row < shape_.rows; ++row) {
+      for (int v = 0; v < columns_ / 16; ++v) {
+        Words from;
+        for (int lane = 0; lane < 32; ++lane) {
+          const int first = staged_box(block) + rows::vector_byte(columns_, shape_.line(), 0, 0, lane);
+          const int byte = (first ^ rows::vector_flip(columns_, shape_.line(), v)) +
+                           rows::vector_offset(columns_, shape_.line(), row, v);
+          from.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
+          const int in_box = 256 * v + 8 * lane, column = 16 * columns_ * block + in_box;
+          if (in_box >= left || tile * shape_.rows + row >= problem_.rows) continue;
+          for (int e = 0; e < 8; ++e) {
+            out_[element(problem_.out, tile, row) + column + e] =
+                flipped(at(byte + 2 * e), column + e, problem_.op.signs_come_last());
+          }
+        }
+        expect_no_conflicts(from, 16);
+      }
+    }
+  }
+
   Problem problem_;
   Cut cut_;
   Shape shape_;
@@ -323,7 +398,8 @@ std::vector<std::uint16_t> dense_entries(const Problem& problem) {
 }
 
 /// The result of a problem as the kernel makes it, judged as conformance judges a device's.
-void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core) {
+void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core,
+                  Results results = Results::rows) {
   const Storage in(problem, input_class, 5);
   Problem result = problem;
   result.in = problem.out;
@@ -339,7 +415,7 @@ void expect_right(const Problem& problem, InputClass input_class, const referenc
                           .out = out.data(),
                           .signs = signs.empty() ? nullptr : signs.data(),
                           .dense = dense.empty() ? nullptr : dense.data()};
-  HostBlock block(problem, operands, core);
+  HostBlock block(problem, operands, core, results);
   const std::int64_t together = cut_for(problem.op)->shape.rows;
   for (int tile = 0; tile * together < problem.rows; ++tile)
     block.run(tile);
@@ -385,6 +461,18 @@ TEST_P(MmaKronecker, OneRoundingOfRandomRows) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (const reference::TensorCore& core : {reference::kAmpereTensorCore, reference::kHopperTensorCore})
       expect_right(problem_of(dtype, text_of(GetParam()), 2), InputClass::normal, core);
+  }
+}
+
+// Tile after tile in the same shared memory, so that what one leaves there meets the next.
+TEST_P(MmaKronecker, CodesAreMadeOfTheSameNumbers) {
+  const Cut cut = cut_of(parse_operator(GetParam()));
+  if (cut.is_dense() || cut.shape.second > 1) GTEST_SKIP() << "no codes";
+  for (const Results results : {Results::codes_of_groups, Results::codes_of_rows}) {
+    const Cut of_codes = cut_of(parse_operator(GetParam()), results);
+    if (team_for(of_codes, resident_on(227), 1000, 132).blocks_per_sm == 0) continue;
+    expect_right(problem_of(Dtype::f16, text_of(GetParam()), cut.shape.rows + 1), InputClass::integers,
+                 reference::kAmpereTensorCore, results);
   }
 }
 
@@ -452,18 +540,63 @@ TEST(MmaKroneckerPlan, SharedMemoryDecidesNotTheName) {
   EXPECT_EQ(takes("28x512", none).why_not, none.why_no_cuda);
 }
 
+TEST(MmaKroneckerPlan, CodesFitSmallDevices) {
+  DeviceInfo ada = a100_description();
+  ada.compute_minor = 9;
+  ada.shared_bytes_per_block = std::int64_t{99} * 1024;
+  const auto takes = [](const std::string& op, const char* encoding, const DeviceInfo& device) {
+    const Problem rows = problem_of(Dtype::f16, op, 5);
+    return variant.supports(parse_problem(to_string(rows) + ">" + encoding), device);
+  };
+  for (const char* op : {"12x64", "180x16", "172x64", "28x512", "28x1024", "signs+28x128", "n32768"}) {
+    for (const char* encoding :
+         {"e4m3:row", "e4m3:64,mn", "int8:row", "int4:32", "mxfp8", "mxfp4:128x4", "nvfp4:128x4"}) {
+      EXPECT_TRUE(takes(op, encoding, ada)) << op << " " << encoding;
+      EXPECT_TRUE(takes(op, encoding, h200_description())) << op << " " << encoding;
+    }
+  }
+  // Nine blocks of 256 columns take two passes, so that all boxes of a row lie beside its tile.
+  EXPECT_TRUE(takes("36x1024", "int8:128", ada));
+  EXPECT_NE(takes("36x1024", "int8:row", ada).why_not.find("n=36864 needs 147492 bytes"), std::string::npos)
+      << takes("36x1024", "int8:row", ada).why_not;
+  EXPECT_TRUE(takes("36x1024", "int8:row", a100_description()));
+  EXPECT_NE(takes("d53x256", "e4m3:row", ada).why_not.find("has a dense factor"), std::string::npos);
+  EXPECT_NE(takes("76x2x36x2", "e4m3:row", ada).why_not.find("has two matrices"), std::string::npos);
+  for (const char* encoding : {"e4m3:row/f32", "e4m3:tensor", "int4:row,quarot"}) {
+    EXPECT_NE(takes("28x512", encoding, ada).why_not.find("rows are rounded to f16 first"), std::string::npos)
+        << takes("28x512", encoding, ada).why_not;
+  }
+}
+
+TEST(MmaKroneckerPlan, BoxesOfCodesLieWhereNothingElseDoes) {
+  const auto shape = [](const char* op, Results results) {
+    const Cut cut = cut_of(parse_operator(op), results);
+    const Team team = team_for(cut, resident_on(227), 4681, 132);
+    return std::array{team.warps, cut.passes(team.warps), cut.staged_boxes(team.warps)};
+  };
+  EXPECT_EQ(shape("28x512", Results::codes_of_groups), (std::array{4, 2, 4})) << "a box for each warp";
+  EXPECT_EQ(shape("28x512", Results::codes_of_rows), (std::array{7, 1, 0})) << "in place of the tile";
+  EXPECT_EQ(shape("36x1024", Results::codes_of_rows), (std::array{5, 2, 9})) << "all boxes of a row";
+  EXPECT_EQ(shape("180x16", Results::codes_of_rows), (std::array{6, 2, 12}))
+      << "two blocks, not one of 12 warps";
+}
+
 TEST(MmaKroneckerPlan, BlocksFitTheirBounds) {
   for (const std::string& op : operators()) {
-    const Cut cut = cut_for(parse_operator(op)).value();
-    for (const std::int64_t tiles : {1, 1000}) {
-      const Team team = team_for(cut, resident_on(227), tiles, 132);
-      EXPECT_LE(team.warps, most_warps(cut.shape.columns)) << op;
-      EXPECT_GE(team.warps * cut.passes(team.warps), cut.shape.k_steps()) << op;
-      EXPECT_GE(team.blocks_per_sm, 1) << op;
-      EXPECT_EQ(team.blocks_per_sm, resident_on(227)(team.warps, cut.shared_bytes(team.warps, team.slots)))
-          << op;
+    for (const Results results : {Results::rows, Results::codes_of_groups, Results::codes_of_rows}) {
+      const Cut cut = cut_of(parse_operator(op), results);
+      if (cut.fewest_shared_bytes() > 227 * 1024) continue;
+      for (const std::int64_t tiles : {1, 1000}) {
+        const Team team = team_for(cut, resident_on(227), tiles, 132);
+        EXPECT_LE(team.warps, most_warps(cut.shape.columns)) << op;
+        EXPECT_GE(team.warps * cut.passes(team.warps), cut.shape.k_steps()) << op;
+        EXPECT_GE(team.blocks_per_sm, 1) << op;
+        EXPECT_EQ(team.blocks_per_sm, resident_on(227)(team.warps, cut.shared_bytes(team.warps, team.slots)))
+            << op;
+      }
+      EXPECT_EQ(cut.shape.box_bytes() % 128, 0) << "the swizzle exchanges address bits 4 to 6";
+      EXPECT_LE(cut.shape.k_steps(), 32) << "a lane looks at the maxima of a box";
     }
-    EXPECT_EQ(cut.shape.box_bytes() % 128, 0) << "the swizzle exchanges address bits 4 to 6";
   }
 }
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/host/text.hpp"
+#include "variants/kit/encode/offers.hpp"
 
 namespace fwht::encoder {
 
@@ -11,9 +11,7 @@ Support supports(const Problem& problem) {
   using Kind = ScaleGranularity::Kind;
   const Encoding& encoding = problem.encoding;
   const std::int64_t n = problem.n(), group = encoding.scales.group;
-  const auto refuse = [&](const auto&... why) -> Support {
-    return {concat("the encoding ", to_string(encoding), " is not offered by this variant: ", why...)};
-  };
+  const auto refuse = [&](const auto&... why) { return not_offered(encoding, why...); };
   if (encoding.scales.kind == Kind::row && token_length(encoding, n) != n)
     return refuse(token_length(encoding, n), " elements share a scale, and a row has n=", n);
   const std::int64_t smallest = encoding.format == CodeFormat::nvfp4 ? 16 : 32;
@@ -29,6 +27,13 @@ Support supports(const Problem& problem) {
       return refuse("row_stride=", stride, " of the ", name, " must be a multiple of 8 below 2^32");
   }
   return {};
+}
+
+Support supports_rounded_first(const Problem& problem) {
+  if (Support encoding = supports(problem); !encoding) return encoding;
+  if (is_rounded_first(problem.encoding)) return {};
+  return not_offered(problem.encoding, "rows are rounded to ", name_of(problem.out.dtype),
+                     " first, scales are in fp32, and the tensor's must be given");
 }
 
 }  // namespace fwht::encoder

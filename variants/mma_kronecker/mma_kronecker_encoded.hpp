@@ -1,0 +1,41 @@
+// The kernels of mma_kronecker that write codes, by storage type and format, compiled in several parts
+// (*.cu.in). Included by CUDA sources only.
+#pragma once
+
+#include <iterator>
+
+#include "variants/kit/encode/output.hpp"
+#include "variants/mma_kronecker/mma_kronecker_kernel.cuh"
+
+namespace fwht::mma_kronecker {
+
+struct EncodedWork : Work {
+  encoder::Output out;
+};
+
+/// Elements that share a scale within a row, as the kernels see it.
+inline std::int64_t group_in_row(const Problem& problem) {
+  const ScaleGranularity& scales = problem.encoding.scales;
+  return scales.kind == ScaleGranularity::Kind::group ? scales.group : problem.n();
+}
+
+/// Kernels of a storage type and format that are compiled together: a device that compiles PTX does so with
+/// all of an object when it first uses one of them. One scale belongs to what lies in a vector of a warp, 256
+/// elements, or to a whole row.
+struct ObjectPart {
+  int first, count;  ///< of kColumns
+  bool whole_row;
+
+  constexpr bool has(int columns) const {
+    return kColumns[first] <= columns && columns <= kColumns[first + count - 1];
+  }
+};
+inline constexpr ObjectPart kEncodedParts[] = {{0, 3, false}, {3, 2, false}, {0, 3, true}, {3, 2, true}};
+constexpr int encoded_parts(CodeFormat format) {
+  return encoder::family_of(format) == encoder::Family::f32 ? 4 : 2;
+}
+
+template <Dtype dtype, CodeFormat format, int part>
+const Kernels& encoded_kernels();
+
+}  // namespace fwht::mma_kronecker
