@@ -18,9 +18,8 @@ inline constexpr int kMostShared = 232448;
 
 /// What a kernel is compiled for.
 struct Form {
-  int tokens = 128;    ///< of a tile: columns of a wgmma, a multiple of 16
-  int stages = 4;      ///< steps of 128 k under way
-  bool turns = false;  ///< the warpgroups multiply by turns: while one does, the other unpacks
+  int tokens = 128;  ///< of a tile: columns of a wgmma, a multiple of 16
+  int stages = 4;    ///< steps of 128 k under way
   /// Clocks of a step.
   int step_clocks = 0;
   constexpr bool operator==(const Form&) const = default;
@@ -52,16 +51,13 @@ struct Form {
   }
 };
 
-/// A tile of few tokens meets the same weights more often. Times of 96, 128 and 256 tokens are measured, the
-/// others lie on lines between and before them.
+/// A tile of few tokens meets the same weights more often. Times are measured; that of 224 tokens lies on a
+/// line between.
 inline constexpr Form kForms[] = {
-    {.tokens = 64, .stages = 8, .step_clocks = 1240},
-    {.tokens = 96, .stages = 6, .step_clocks = 1360},
-    {.tokens = 128, .stages = 5, .turns = true, .step_clocks = 1510},
-    {.tokens = 160, .stages = 4, .turns = true, .step_clocks = 1695},
-    {.tokens = 192, .stages = 3, .turns = true, .step_clocks = 1880},
-    {.tokens = 224, .stages = 3, .turns = true, .step_clocks = 2065},
-    {.tokens = 256, .stages = 3, .turns = true, .step_clocks = 2250},
+    {.tokens = 64, .stages = 8, .step_clocks = 1020},  {.tokens = 96, .stages = 6, .step_clocks = 1200},
+    {.tokens = 128, .stages = 5, .step_clocks = 1415}, {.tokens = 160, .stages = 4, .step_clocks = 1605},
+    {.tokens = 192, .stages = 3, .step_clocks = 1800}, {.tokens = 224, .stages = 3, .step_clocks = 1995},
+    {.tokens = 256, .stages = 3, .step_clocks = 2190},
 };
 
 /// Blocks that share one tile, at most.
@@ -88,19 +84,15 @@ struct Division {
   int workers = 0, whole_waves = 0;
   /// Above 1, of a tile: they exchange sums, and each finishes some tokens. Workers left over have no run.
   int sharers = 1;
-  /// Sharers that are a cluster of blocks and exchange through shared memory; it divides `sharers` and
-  /// `workers`. What clusters have to say to each other goes through the workspace.
-  int cluster = 1;
   constexpr bool operator==(const Division&) const = default;
 
   constexpr int tiles() const { return outputs * tokens; }
   constexpr int first_cut() const { return whole_waves * workers; }
+  /// Whether sums go through the workspace; who waits for them counts on a block that runs at the same time.
   constexpr bool cuts() const { return first_cut() < tiles(); }
   constexpr bool shares() const { return sharers > 1; }
   /// Workers, the first ones, that have a run of the tiles that are left.
   constexpr int runs() const { return shares() ? (tiles() - first_cut()) * sharers : workers; }
-  /// Sums go through the workspace, and who waits for them counts on a block that runs at the same time.
-  constexpr bool meets_in_memory() const { return cuts() && !(shares() && cluster == sharers); }
 };
 
 /// n / d and n % d for 0 <= n < 2^31, by a product. A block divides often before its first copy and before
@@ -129,7 +121,7 @@ class Divisor {
 /// side, for one tile of outputs after the other; these tokens then stay in the L2.
 class PreparedDivision : public Division {
  public:
-  static constexpr int kTogether = 8;
+  static constexpr int kTogether = 4;
 
   /// Of at least one tile.
   constexpr explicit PreparedDivision(const Division& division)
@@ -138,8 +130,7 @@ class PreparedDivision : public Division {
         by_units_(units),
         by_band_(kTogether * outputs),
         by_last_(tokens % kTogether == 0 ? kTogether : tokens % kTogether),
-        by_sharers_(sharers),
-        by_cluster_(cluster) {
+        by_sharers_(sharers) {
     const std::int64_t cut = cuts() ? std::int64_t{tiles() - first_cut()} * units : 0;
     run_ = static_cast<int>(cut / runs());
     rest_ = static_cast<int>(cut % runs());
@@ -148,7 +139,6 @@ class PreparedDivision : public Division {
   constexpr int runs() const { return by_runs_.value(); }
   constexpr const Divisor& by_units() const { return by_units_; }
   constexpr const Divisor& by_sharers() const { return by_sharers_; }
-  constexpr const Divisor& by_cluster() const { return by_cluster_; }
 
   constexpr int output_tile(int tile) const { return tile % by_band_ / together(tile); }
   constexpr int token_tile(int tile) const {
@@ -168,7 +158,7 @@ class PreparedDivision : public Division {
     return tile / by_band_ == (tokens - 1) / kTogether ? by_last_ : Divisor(kTogether);
   }
 
-  Divisor by_runs_, by_units_, by_band_, by_last_, by_sharers_, by_cluster_;
+  Divisor by_runs_, by_units_, by_band_, by_last_, by_sharers_;
   int run_ = 0, rest_ = 0;
 };
 
@@ -203,28 +193,18 @@ struct TokenRange {
   constexpr bool has_chunk(int chunk) const { return 8 * chunk >= first && 8 * chunk < end; }
 };
 
-/// A sharer's place among those of its tile, and the tokens, in pairs of 8, that it adds: of its cluster
-/// those of `member`, and among the clusters `own`, which it finishes.
+/// A sharer's place among those of its tile, and the tokens, in pairs of 8, that it adds and finishes.
 struct Sharer {
-  int clusters = 1;           ///< of the tile
-  int cluster = 0, rank = 0;  ///< the own one, and the place in it
-  TokenRange member, own;
+  int index = 0;
+  TokenRange own;
 
-  /// @param tokens  of the tile, a multiple of 16
-  constexpr Sharer(const PreparedDivision& division, int worker, int tokens) {
-    const int share = worker % division.by_sharers();
-    clusters = division.by_sharers().value() / division.by_cluster();
-    cluster = share / division.by_cluster();
-    rank = share % division.by_cluster();
+  constexpr Sharer(const PreparedDivision& division, int worker, int tokens)
+      : index(worker % division.by_sharers()) {
     const auto begin = [&](int part) { return tokens / 16 * part / division.by_sharers() * 16; };
-    const int first = rank * clusters;
-    member = {begin(first), begin(first + clusters)};
-    own = {begin(first + cluster), begin(first + cluster + 1)};
+    own = {begin(index), begin(index + 1)};
   }
   /// The worker of another place in the tile; `worker` is this one's.
-  constexpr int worker_at(const PreparedDivision& division, int worker, int of_cluster, int of_rank) const {
-    return worker + (of_cluster - cluster) * division.cluster + of_rank - rank;
-  }
+  constexpr int worker_at(int worker, int other) const { return worker + other - index; }
 };
 
 /// The packed words of decode have k = 8 t + 4 half + 0 .. 3 in lane t (of the four of a row); the hardware's

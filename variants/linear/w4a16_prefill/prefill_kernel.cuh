@@ -12,16 +12,15 @@
 //
 // Roles. Warpgroups 0 and 1: 64 outputs each, all tokens of the tile. One warp of the third fills a ring of
 // steps: 128 k of tokens, words and scales by tensor copies, zero points by cp.async (8 bytes are too few for
-// a box). Where they take turns, a warpgroup issues the wgmma of a group, then the other one does, and the
-// first unpacks its next operand A, and changes units, meanwhile.
+// a box). They take turns: a warpgroup issues the wgmma of a group, then the other one does, and the first
+// unpacks its next operand A, and changes units, meanwhile.
 //
 // Partition of a step, warp w of warpgroup v, lane = 4 g + t: rows 64 v + 16 w + g and + 8 of the tile. Word
 // (block b, half j), after the exchange among the lanes of a row, is k = 32 b + 16 j + 2 t, + 1, + 8, + 9.
 // Sum e of the accumulator: row g + 8 (e / 2 % 2), token 8 (e / 4) + 2 t + e % 2.
 //
-// What one block leaves of a tile, another one finishes: see Division. Blocks of a cluster read each other's
-// partial sums from shared memory, where the ring was. Others take them from a workspace, and a word that
-// holds the launch's own number says that they are there.
+// What one block leaves of a tile, another one finishes: see Division. It takes partial sums from a
+// workspace, and a word that holds the launch's own number says that they are there.
 #pragma once
 
 #include <cuda.h>
@@ -33,7 +32,6 @@
 #include <cstring>
 
 #include "common/device/ptx/acquire.cuh"
-#include "common/device/ptx/cluster.cuh"
 #include "common/device/ptx/cp_async.cuh"
 #include "common/device/ptx/global.cuh"
 #include "common/device/ptx/named_barrier.cuh"
@@ -63,7 +61,7 @@ struct Arguments {
   const std::byte* zeros;
   void* y;
   float4* partials;      ///< [worker][sum / 4][thread]
-  std::uint64_t* ready;  ///< [worker][cluster]: `launch` when the partial sums for that cluster are there
+  std::uint64_t* ready;  ///< [worker][sharer]: `launch` when the partial sums for that sharer are there
   std::uint64_t launch;
   PreparedDivision division;
   int m, n, steps, tiles, lowest_zero;
@@ -209,7 +207,7 @@ class Consumer {
   }
 
   __device__ void run() {
-    if (form.turns && group_ == kGroups - 1) pass_turn();
+    if (group_ == kGroups - 1) pass_turn();
     WorkParts parts(all_.division, worker_);
     for (Part part; parts.next(all_.division, part);) {
       multiply(part);
@@ -228,10 +226,16 @@ class Consumer {
           take_from_next(part, tokens);
         }
       }
-      store(part.tile, tokens);
+      // Behind the last part there is room where the ring was.
+      WorkParts rest = parts;
+      if (Part other; rest.next(all_.division, other)) {
+        store<form.result_tokens(kScales)>(part.tile, tokens, base_ + form.results_at(kScales));
+      } else {
+        static_assert(kGroups * form.tokens * kGroupOutputs * 2 <= form.scales_at());
+        ptx::bar_sync(kBothGroups, kConsumers);
+        store<form.tokens>(part.tile, tokens, base_);
+      }
     }
-    if (all_.division.cluster > 1 && worker_ < all_.division.runs())
-      ptx::barrier_cluster_wait();  // others may still read this block's sums
   }
 
  private:
@@ -335,9 +339,9 @@ class Consumer {
         if (last_of_step) at_.advance();
         // At the end of the part the step's last group is met again: the unit stays, operand A is not used.
         const auto next = last ? here : at_;
-        if (form.turns) wait_turn();
+        wait_turn();
         issue(a[i % 2], here.place, group, first);
-        if (form.turns) pass_turn();
+        pass_turn();
         first = false;
         if (last_of_step) ptx::mbarrier_wait_parity(full(next.place), next.phase);
         const PackedGroup packed = load(next.place, last ? group : (group + 1) % kScales);
@@ -375,29 +379,34 @@ class Consumer {
     ptx::bar_sync(kBothGroups, kConsumers);
   }
 
-  /// Adds load(chunk), another worker's sums, for each chunk of `tokens`.
-  template <class Load>
-  __device__ void add(TokenRange tokens, const Load& load) {
-    constexpr int kBatch = 8;  // loads under way
+  /// Adds load(source, chunk), other workers' sums in ascending order, for each chunk of `tokens`. Loads of
+  /// up to kSources are under way at once.
+  template <int kSources, class Load>
+  __device__ void add(TokenRange tokens, int sources, const Load& load) {
+    constexpr int kBatch = kSources > 1 ? 4 : 8;  // chunks
+    for (int begin = 0; begin < sources; begin += kSources) {
 #pragma unroll
-    for (int c = 0; c < kChunks; c += kBatch) {
-      float4 sums[kBatch];
+      for (int c = 0; c < kChunks; c += kBatch) {
+        float4 sums[kBatch][kSources];
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        if (c + i < kChunks && tokens.has_chunk(c + i)) sums[i] = load(c + i);
+        for (int i = 0; i < kBatch; ++i)
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (c + i >= kChunks || !tokens.has_chunk(c + i)) continue;
-        sums_[4 * (c + i)] += sums[i].x;
-        sums_[4 * (c + i) + 1] += sums[i].y;
-        sums_[4 * (c + i) + 2] += sums[i].z;
-        sums_[4 * (c + i) + 3] += sums[i].w;
+          for (int j = 0; j < kSources; ++j)
+            if (c + i < kChunks && tokens.has_chunk(c + i) && begin + j < sources)
+              sums[i][j] = load(begin + j, c + i);
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+          for (int j = 0; j < kSources; ++j) {
+            if (c + i >= kChunks || !tokens.has_chunk(c + i) || begin + j >= sources) continue;
+            sums_[4 * (c + i)] += sums[i][j].x;
+            sums_[4 * (c + i) + 1] += sums[i][j].y;
+            sums_[4 * (c + i) + 2] += sums[i][j].z;
+            sums_[4 * (c + i) + 3] += sums[i][j].w;
+          }
+        }
       }
     }
-  }
-  __device__ void take(int worker, TokenRange tokens) {
-    const float4* from = partials(worker);
-    add(tokens, [&](int chunk) { return __ldcg(&from[chunk * kConsumers]); });
   }
 
   /// Until `word` is the launch's; then it is made ready for another launch.
@@ -408,47 +417,23 @@ class Consumer {
   }
 
   /// All sharers of the tile run; returns the tokens that this one finishes. Own sums, then those of the
-  /// others in ascending order, first in the cluster, then among the clusters.
+  /// others in ascending order.
   __device__ TokenRange exchange_with_sharers(int tokens) {
-    const PreparedDivision& division = all_.division;
-    const Sharer sharer(division, worker_, tokens);
-    if (division.cluster > 1) exchange_in_cluster(sharer, tokens);
-    if (sharer.clusters == 1) return sharer.own;
-    give(sharer.member, sharer.own);
+    const Sharer sharer(all_.division, worker_, tokens);
+    const int sharers = all_.division.by_sharers().value();
+    give({0, tokens}, sharer.own);
     const int other = static_cast<int>(threadIdx.x);
-    if (other < sharer.clusters && other != sharer.cluster) {
+    if (other < sharers && other != sharer.index) {
       ptx::st_release_gpu(all_.ready + worker_ * kMostSharers + other, all_.launch);
-      const int worker = sharer.worker_at(division, worker_, other, sharer.rank);
-      wait_for(all_.ready + worker * kMostSharers + sharer.cluster);
+      wait_for(all_.ready + sharer.worker_at(worker_, other) * kMostSharers + sharer.index);
     }
     ptx::bar_sync(kBothGroups, kConsumers);
-    for (int i = 0; i < sharer.clusters; ++i)
-      if (i != sharer.cluster) take(sharer.worker_at(division, worker_, i, sharer.rank), sharer.own);
+    constexpr int kSources = form.tokens <= 160 ? 3 : 1;  // at once: as registers allow
+    add<kSources>(sharer.own, sharers - 1, [&](int source, int chunk) {
+      const int worker = sharer.worker_at(worker_, source < sharer.index ? source : source + 1);
+      return __ldcg(&partials(worker)[chunk * kConsumers]);
+    });
     return sharer.own;
-  }
-
-  /// Every block lays down the sums of the tokens that are not its own, where its ring was: a shared part is
-  /// a worker's last one, so no copy is under way, and this warpgroup's wgmma have ended. Then it reads what
-  /// others have of its own. Behind it, somebody waits for the cluster once more before the block ends.
-  /// The blocks of a cluster share one tile, or none, and then meet no barrier.
-  __device__ void exchange_in_cluster(const Sharer& sharer, int tokens) {
-    static_assert(kChunks * kConsumers * 16 <= form.scales_at());
-    const std::uint32_t here = base_ + threadIdx.x * 16;  // [chunk][thread]
-    ptx::bar_sync(kBothGroups, kConsumers);
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c)
-      if (8 * c < tokens && !sharer.member.has_chunk(c))
-        ptx::st_shared_v4(here + c * (kConsumers * 16), words_of(c).words);
-    ptx::barrier_cluster_arrive();
-    ptx::barrier_cluster_wait();
-    const int blocks = all_.division.cluster;
-    for (int i = 0; i < blocks; ++i) {
-      if (i == sharer.rank) continue;
-      const std::uint32_t there = ptx::mapa(here, blocks - 1 - i);  // blocks are numbered downwards
-      add(sharer.member,
-          [&](int chunk) { return ptx::ld_shared_cluster_v4(there + chunk * (kConsumers * 16)); });
-    }
-    ptx::barrier_cluster_arrive();
   }
 
   /// The part ends before the tile: the workers behind have given the other parts, the last of them first.
@@ -457,15 +442,16 @@ class Consumer {
     for (int worker = worker_ + 1; all_.division.run_begin(worker) < tile_end; ++worker) {
       if (threadIdx.x == 0) wait_for(all_.ready + worker * kMostSharers);
       ptx::bar_sync(kBothGroups, kConsumers);
-      take(worker, tokens);
+      add<1>(tokens, 1, [&](int, int chunk) { return __ldcg(&partials(worker)[chunk * kConsumers]); });
     }
   }
 
   /// Rounds the sums of `tokens` and writes them, by way of shared memory: rows of 64 outputs, vectors
   /// of 16 bytes exchanged as a 128-byte swizzle does.
-  __device__ void store(int tile, TokenRange tokens) const {
-    constexpr int kRoom = form.result_tokens(kScales);
-    const std::uint32_t room = base_ + form.results_at(kScales) + group_ * (kRoom * 128);
+  /// @tparam kRoom  tokens that find room there at once
+  template <int kRoom>
+  __device__ void store(int tile, TokenRange tokens, std::uint32_t results) const {
+    const std::uint32_t room = results + group_ * (kRoom * kGroupOutputs * 2);
     const int thread = static_cast<int>(threadIdx.x % 128);
     const int output = (all_.division.output_tile(tile) * kGroups + group_) * kGroupOutputs + thread % 8 * 8;
     const int token = all_.division.token_tile(tile) * form.tokens;
@@ -504,7 +490,7 @@ class Consumer {
   rows::RingPlace<kStages> at_;
 };
 
-/// A grid of division.workers blocks, in clusters of division.cluster. Later blocks begin with the earlier
+/// A grid of division.workers blocks. Later blocks begin with the earlier
 /// units: who waits for a block behind it in k waits for one that was started before.
 template <Launch launch>
 __device__ void multiply_layer(const Arguments& all) {

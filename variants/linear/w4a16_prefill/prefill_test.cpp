@@ -91,16 +91,8 @@ std::vector<LinearProblem> problems() {
   return all;
 }
 
-/// Of a device whose multiprocessors lie in groups of these sizes.
-Residents residents_of(const std::vector<int>& groups) {
-  Residents residents{};
-  for (std::size_t blocks = 1; blocks < residents.size(); ++blocks)
-    for (const int group : groups)
-      residents[blocks] += group / static_cast<int>(blocks);
-  return residents;
-}
-/// An H200: 30 clusters of four.
-const Residents kH200 = residents_of({18, 18, 18, 18, 18, 18, 16, 8});
+/// An H100, and an H200.
+constexpr int kMultiprocessors = 132;
 
 void expect_each_unit_once(const Division& d) {
   ASSERT_GE(d.workers, 1);
@@ -131,23 +123,14 @@ void expect_each_unit_once(const Division& d) {
   for (const auto& tile : done)
     for (const bool unit : tile)
       ASSERT_TRUE(unit);
-  EXPECT_TRUE(d.shares() || d.cluster == 1);
-  EXPECT_EQ(d.sharers % d.cluster, 0);
-  ASSERT_EQ(d.workers % d.cluster, 0);
-  for (int worker = 0; d.shares() && worker < d.workers; ++worker) {
-    const auto at = static_cast<std::size_t>(worker);
-    const std::size_t first = at - at % static_cast<std::size_t>(d.cluster);
-    EXPECT_EQ(tiles_shared[at], tiles_shared[first]) << "a cluster has one tile, or none";
-    EXPECT_EQ(tiles_shared[at] >= 0, worker < d.runs());
-  }
+  for (int worker = 0; d.shares() && worker < d.workers; ++worker)
+    EXPECT_EQ(tiles_shared[static_cast<std::size_t>(worker)] >= 0, worker < d.runs());
 }
 
 TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
   for (const LinearProblem& problem : problems()) {
-    for (const Residents& residents :
-         {residents_of({1}), residents_of({4, 3}), residents_of({16, 16, 16, 16, 18, 16, 16}), kH200}) {
-      const int multiprocessors = residents[1];
-      const Chosen choice = choose(problem, residents);
+    for (const int multiprocessors : {1, 7, 114, kMultiprocessors}) {
+      const Chosen choice = choose(problem, multiprocessors);
       const Division& d = choice.division;
       const Form& form = kForms[choice.form];
       SCOPED_TRACE(to_string(problem) + " on " + std::to_string(multiprocessors));
@@ -156,12 +139,11 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
       ASSERT_GE(d.tokens * form.tokens, problem.m);
       ASSERT_LT((d.tokens - 1) * form.tokens, problem.m) << "the last tile's box has tokens";
       expect_each_unit_once(d);
-      EXPECT_LE(d.workers / d.cluster, residents[static_cast<std::size_t>(d.cluster)]) << "in one wave";
     }
   }
 }
 
-TEST(PrefillDivision, TheLastWavesTilesAreSharedByWholeClusters) {
+TEST(PrefillDivision, TheLastWavesTilesAreShared) {
   std::mt19937 random(1);
   const auto from = [&](int first, int last) {
     return std::uniform_int_distribution<int>(first, last)(random);
@@ -178,14 +160,12 @@ TEST(PrefillDivision, TheLastWavesTilesAreSharedByWholeClusters) {
       if (left == 0 || left > multiprocessors / 2) continue;
       for (d.sharers = 2; d.sharers <= std::min({kMostSharers, d.units, multiprocessors / left});
            ++d.sharers) {
-        for (d.cluster = 1; d.cluster <= 2 && d.sharers % d.cluster == 0; ++d.cluster) {
-          d.workers = d.whole_waves == 0 ? left * d.sharers : multiprocessors;
-          SCOPED_TRACE(std::to_string(d.outputs) + " x " + std::to_string(d.tokens) + " tiles of " +
-                       std::to_string(d.units) + " by " + std::to_string(d.sharers) + " of " +
-                       std::to_string(d.workers) + " in clusters of " + std::to_string(d.cluster));
-          expect_each_unit_once(d);
-          ++shared;
-        }
+        d.workers = d.whole_waves == 0 ? left * d.sharers : multiprocessors;
+        SCOPED_TRACE(std::to_string(d.outputs) + " x " + std::to_string(d.tokens) + " tiles of " +
+                     std::to_string(d.units) + " by " + std::to_string(d.sharers) + " of " +
+                     std::to_string(d.workers));
+        expect_each_unit_once(d);
+        ++shared;
       }
     }
   }
@@ -233,87 +213,53 @@ TEST(PrefillDivision, TilesAreNumberedOnce) {
   }
 }
 
-TEST(PrefillDivision, SharersAddEverySumOnce) {
+TEST(PrefillDivision, SharersFinishEveryTokenOnce) {
   for (const int tokens : {16, 64, 80, 96, 256}) {
     for (int sharers = 2; sharers <= kMostSharers; ++sharers) {
-      for (int cluster = 1; cluster <= sharers; ++cluster) {
-        if (sharers % cluster != 0) continue;
-        Division d;
-        d.outputs = 3;
-        d.tokens = 1;
-        d.sharers = sharers;
-        d.units = sharers;
-        d.workers = 3 * sharers;
-        d.cluster = cluster;
-        EXPECT_EQ(d.meets_in_memory(), cluster < sharers);
-        const PreparedDivision prepared(d);
-        std::vector<Sharer> all;
-        for (int worker = sharers; worker < 2 * sharers; ++worker)
-          all.emplace_back(prepared, worker, tokens);
-        for (int chunk = 0; chunk < tokens / 8; ++chunk) {
-          SCOPED_TRACE(std::to_string(chunk) + " of " + std::to_string(sharers) + " by " +
-                       std::to_string(cluster));
-          // What a sharer's sums of the chunk have in them, as a number with a digit for each sharer.
-          std::vector<std::int64_t> sums, of_clusters;
-          for (int i = 0; i < sharers; ++i)
-            sums.push_back(std::int64_t{1} << (4 * i));
-          for (int i = 0; i < sharers; ++i) {
-            const Sharer& sharer = all[static_cast<std::size_t>(i)];
-            std::int64_t sum = sums[static_cast<std::size_t>(i)];
-            for (int rank = 0; sharer.member.has_chunk(chunk) && rank < cluster; ++rank) {
-              if (rank == sharer.rank) continue;
-              const int other = sharer.worker_at(prepared, i, sharer.cluster, rank);
-              EXPECT_FALSE(all[static_cast<std::size_t>(other)].member.has_chunk(chunk)) << "it is laid down";
-              sum += sums[static_cast<std::size_t>(other)];
-            }
-            of_clusters.push_back(sum);
-          }
-          int finished = 0;
-          for (int i = 0; i < sharers; ++i) {
-            const Sharer& sharer = all[static_cast<std::size_t>(i)];
-            if (!sharer.own.has_chunk(chunk)) continue;
-            ++finished;
-            EXPECT_TRUE(sharer.member.has_chunk(chunk));
-            EXPECT_EQ(sharer.own.first % 16, 0) << "stmatrix stores 16 tokens";
-            std::int64_t sum = of_clusters[static_cast<std::size_t>(i)];
-            for (int other = 0; other < sharer.clusters; ++other) {
-              if (other == sharer.cluster) continue;
-              const auto at = static_cast<std::size_t>(sharer.worker_at(prepared, i, other, sharer.rank));
-              EXPECT_TRUE(all[at].member.has_chunk(chunk) && !all[at].own.has_chunk(chunk)) << "it is given";
-              EXPECT_EQ(all[at].rank, sharer.rank);
-              sum += of_clusters[at];
-            }
-            EXPECT_EQ(sum, std::accumulate(sums.begin(), sums.end(), std::int64_t{0})) << "each sharer once";
-          }
-          EXPECT_EQ(finished, 1);
-        }
+      Division d;
+      d.outputs = 3;
+      d.tokens = 1;
+      d.sharers = sharers;
+      d.units = sharers;
+      d.workers = 3 * sharers;
+      const PreparedDivision prepared(d);
+      int end = 0;
+      for (int i = 0; i < sharers; ++i) {
+        const Sharer sharer(prepared, sharers + i, tokens);
+        SCOPED_TRACE(std::to_string(i) + " of " + std::to_string(sharers));
+        EXPECT_EQ(sharer.index, i);
+        EXPECT_EQ(sharer.own.first, end) << "where the one before ends";
+        EXPECT_EQ(sharer.own.first % 16, 0) << "stmatrix stores 16 tokens";
+        end = sharer.own.end;
+        for (int other = 0; other < sharers; ++other)
+          EXPECT_EQ(sharer.worker_at(sharers + i, other), sharers + other);
       }
+      EXPECT_EQ(end, tokens);
     }
   }
 }
 
 TEST(PrefillDivision, FewTilesAreSharedAndManyAreNot) {
-  EXPECT_TRUE(choose(parse_linear_problem("f16/m96/n4096/k4096/w4g128"), kH200).division.shares());
-  const Chosen many = choose(parse_linear_problem("f16/m8192/n8192/k8192/w4g128"), kH200);
+  const auto chosen = [](const char* problem) {
+    return choose(parse_linear_problem(problem), kMultiprocessors);
+  };
+  EXPECT_TRUE(chosen("f16/m96/n4096/k4096/w4g128").division.shares());
+  const Chosen many = chosen("f16/m8192/n8192/k8192/w4g128");
   EXPECT_EQ(kForms[many.form].tokens, 256);
   EXPECT_FALSE(many.division.shares());
-  const Chosen wave = choose(parse_linear_problem("f16/m1024/n5120/k13824/w4g128"), kH200);  // 160 tiles
+  const Chosen wave = chosen("f16/m1024/n5120/k13824/w4g128");  // 160 tiles
   EXPECT_EQ(wave.division.whole_waves, 1);
   EXPECT_EQ(wave.division.sharers, 4);
-  EXPECT_EQ(wave.division.cluster, 2);
   EXPECT_EQ(wave.division.workers - wave.division.runs(), 132 - 28 * 4) << "blocks without a shared part";
+  const Chosen by_three = chosen("f16/m512/n5120/k13824/w4g128");  // 80 tiles
+  EXPECT_EQ(by_three.division.workers, 120);
+  EXPECT_FALSE(by_three.division.shares());
 }
 
-TEST(PrefillDivision, ClustersThatDoNotFitSideBySideAreSmaller) {
-  const LinearProblem problem = parse_linear_problem("f16/m128/n4096/k4096/w4g128");
-  const Division d = choose(problem, kH200).division;  // 32 tiles
-  EXPECT_EQ(d.sharers, 4);
-  EXPECT_EQ(d.cluster, 2);
-  EXPECT_TRUE(d.meets_in_memory());
-  const Division fits = choose(problem, residents_of({16, 16, 16, 16, 16, 16, 16, 16})).division;
-  EXPECT_EQ(fits.sharers, 4);
-  EXPECT_EQ(fits.cluster, 4);
-  EXPECT_FALSE(fits.meets_in_memory());
+TEST(PrefillDivision, LongRunsDoNotCutTiles) {
+  const Division d = choose(parse_linear_problem("f16/m8192/n4096/k14336/w4g128"), kMultiprocessors).division;
+  EXPECT_EQ(d.tiles(), 1024);
+  EXPECT_FALSE(d.cuts());
 }
 
 TEST(PrefillDivision, UpTo256TokensTakeTheSmallestTileThatHoldsThem) {
@@ -321,7 +267,7 @@ TEST(PrefillDivision, UpTo256TokensTakeTheSmallestTileThatHoldsThem) {
     for (const int m : {form.tokens - 31, form.tokens}) {
       SCOPED_TRACE(m);
       const Chosen choice =
-          choose(parse_linear_problem("f16/m" + std::to_string(m) + "/n8192/k8192/w4g128"), kH200);
+          choose(parse_linear_problem("f16/m" + std::to_string(m) + "/n8192/k8192/w4g128"), kMultiprocessors);
       EXPECT_EQ(kForms[choice.form].tokens, form.tokens);
       EXPECT_EQ(choice.division.tokens, 1);
     }

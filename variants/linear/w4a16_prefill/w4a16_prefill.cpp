@@ -11,69 +11,67 @@
 namespace fwht::linear::prefill {
 namespace {
 
-/// Clocks by what was measured on an H200: a block's first step arrives after kStart; a whole tile ends with
-/// kEnd.
-constexpr std::int64_t kStart = 4000, kEnd = 2000;
-/// Clocks of sharers that exchange sums. In a cluster of two a block reads 34 bytes a clock from the other
-/// one, in a larger one 14, and through the workspace 8. `tokens`: of the tile.
-constexpr std::int64_t clocks_of_sharing(const Division& division, std::int64_t tokens) {
-  const std::int64_t bytes = tokens * kOutputs * 4, blocks = division.cluster,
-                     clusters = division.sharers / blocks;
-  std::int64_t clocks = 0;
-  if (blocks > 1) clocks += 1000 + 4 * tokens + bytes * (blocks - 1) / blocks / (blocks == 2 ? 34 : 14);
-  if (clusters > 1) clocks += 1500 + bytes / blocks * (clusters - 1) / clusters / 8;
-  return clocks;
+/// Clocks by what was measured on an H100. A block's first step arrives after kStart.
+constexpr std::int64_t kStart = 4200;
+/// From a part's last step to the end, where a block finishes so many tokens.
+constexpr std::int64_t clocks_of_end(std::int64_t tokens) {
+  return 400 + 14 * tokens;
 }
-/// And of workers whose runs cut tiles: each gives one tile's sums and takes others', and they are at
-/// different k at a time, so that tokens and weights are read again.
-constexpr std::int64_t clocks_of_cuts(const Form& form) {
-  return 2500 + 180 * form.tokens;
+/// Of sharers that exchange sums, 9 bytes a clock, and some for each other one.
+constexpr std::int64_t clocks_of_sharing(const Division& division, std::int64_t tokens) {
+  const std::int64_t others = division.sharers - 1;
+  return 1300 + 250 * others + tokens * kOutputs * 4 * others / division.sharers / 9;
+}
+/// Clocks of a run that cuts tiles: workers are at different k at a time, so that tokens and weights are read
+/// again, and the chip takes more power and lowers its clock. Each gives one tile's sums and takes others'.
+/// It is less where three workers have two tiles.
+constexpr std::int64_t clocks_of_cut_run(const Form& form, const Division& division, std::int64_t steps) {
+  const bool by_three = 2 * division.workers == 3 * division.tiles();
+  return by_three ? steps * 11 / 10 + 2500 + 30 * form.tokens : steps * 5 / 4 + 2500 + 70 * form.tokens;
 }
 
 std::int64_t clocks_of(const Form& form, const Division& division, const LinearProblem& problem,
                        std::int64_t steps_of_unit) {
   const std::int64_t unit = steps_of_unit * form.step_clocks;
-  std::int64_t clocks = kStart + division.whole_waves * (division.units * unit + kEnd);
+  std::int64_t clocks = kStart + division.whole_waves * (division.units * unit + clocks_of_end(form.tokens));
   if (!division.cuts()) return clocks;
   const std::int64_t cut = std::int64_t{division.tiles()} - division.first_cut();
-  clocks += ceil_div(cut * division.units, std::int64_t{division.runs()}) * unit + kEnd;
-  if (!division.shares()) return clocks + clocks_of_cuts(form);
-  return clocks + clocks_of_sharing(division, PreparedDivision(division).tokens_of(
-                                                  0, form.tokens, static_cast<int>(problem.m)));
+  const std::int64_t run = ceil_div(cut * division.units, std::int64_t{division.runs()}) * unit;
+  if (!division.shares()) return clocks + clocks_of_cut_run(form, division, run) + clocks_of_end(form.tokens);
+  const std::int64_t tokens =
+      PreparedDivision(division).tokens_of(0, form.tokens, static_cast<int>(problem.m));
+  return clocks + run + clocks_of_sharing(division, tokens) + clocks_of_end(tokens / division.sharers);
 }
 
-/// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs; and, where the
-/// last wave has few tiles, each of them shared.
-std::vector<Division> divisions_of(const Division& tiles, const Residents& residents) {
+/// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs, or two tiles
+/// into three; and, where the last wave has few tiles, each of them shared.
+std::vector<Division> divisions_of(const Division& tiles, int multiprocessors) {
   std::vector<Division> all;
-  const auto add = [&](int workers, int whole_waves, int sharers = 1, int cluster = 1) {
+  const auto add = [&](int workers, int whole_waves, int sharers = 1) {
     Division division = tiles;
     division.workers = workers;
     division.whole_waves = whole_waves;
     division.sharers = sharers;
-    division.cluster = cluster;
     all.push_back(division);
   };
-  const int count = tiles.tiles(), multiprocessors = residents[1];
+  const int count = tiles.tiles();
   add(std::min(count, multiprocessors), ceil_div(count, multiprocessors));
   if (count > multiprocessors && count % multiprocessors != 0)
     add(multiprocessors, count / multiprocessors - 1);
   if (count < multiprocessors && count * tiles.units >= 2 * multiprocessors) add(multiprocessors, 0);
+  if (count % 2 == 0 && count / 2 * 3 <= multiprocessors && tiles.units % 3 == 0) add(count / 2 * 3, 0);
   const int whole_waves = count / multiprocessors, left = count % multiprocessors;
   if (left == 0) return all;
   for (int sharers = 2; sharers <= kMostSharers && sharers <= tiles.units; ++sharers) {
     const int workers = whole_waves == 0 ? left * sharers : multiprocessors;
-    for (int cluster = 1; cluster <= sharers; ++cluster)
-      if (left * sharers <= workers && sharers % cluster == 0 && workers % cluster == 0 &&
-          workers / cluster <= residents[static_cast<std::size_t>(cluster)])
-        add(workers, whole_waves, sharers, cluster);
+    if (left * sharers <= workers && workers <= multiprocessors) add(workers, whole_waves, sharers);
   }
   return all;
 }
 
 }  // namespace
 
-Chosen choose(const LinearProblem& problem, const Residents& residents) {
+Chosen choose(const LinearProblem& problem, int multiprocessors) {
   const int scales = pipelined::scales_of(problem), steps = steps_of_unit(scales);
   Chosen best;
   std::int64_t least = 0;
@@ -84,7 +82,7 @@ Chosen choose(const LinearProblem& problem, const Residents& residents) {
     tiles.tokens = static_cast<int>(ceil_div(problem.m, std::int64_t{form.tokens}));
     tiles.units = static_cast<int>(ceil_div(problem.k / kStepK, std::int64_t{steps}));
     if (tiles.tiles() == 0) return {i, tiles};
-    for (const Division& division : divisions_of(tiles, residents)) {
+    for (const Division& division : divisions_of(tiles, multiprocessors)) {
       const std::int64_t clocks = clocks_of(form, division, problem, steps);
       if (least != 0 && clocks >= least) continue;
       least = clocks;

@@ -16,21 +16,12 @@ std::uint64_t new_number() {
   return (std::uint64_t{source()} << 32 | source()) | 1U;
 }
 
-/// What `kernel` leaves room for on the device at hand.
-Residents residents_of(Kernel kernel, int shared, int multiprocessors) {
-  Residents residents{0, multiprocessors};
-  for (int blocks = 2; blocks <= kMostSharers; ++blocks)
-    residents[static_cast<std::size_t>(blocks)] = resident_clusters(
-        kernel, {.blocks = blocks, .threads = kThreads, .shared = shared, .cluster = blocks});
-  return residents;
-}
-
 class PrefillPlan final : public LinearPlan {
  public:
   PrefillPlan(const LinearProblem& problem, const DeviceInfo& device)
       : LinearPlan(problem),
         layout_(pipelined::layout_of(problem)),
-        choice_(choose(problem, residents_of(kernel_of(kForms[0]), kMostShared, device.sm_count))),
+        choice_(choose(problem, device.sm_count)),
         form_(kForms[choice_.form]),
         launch_(new_number()),
         kernel_(kernel_of(form_)),
@@ -59,7 +50,6 @@ class PrefillPlan final : public LinearPlan {
             {"stages", std::int64_t{form_.stages}},
             {"whole_waves", std::int64_t{division.whole_waves}},
             {"sharers", std::int64_t{division.sharers}},
-            {"cluster", std::int64_t{division.cluster}},
             {"registers", std::int64_t{registers_}},
             {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}},
             {"in_front", std::string(problem().act_order ? "gather_tokens" : "none")}};
@@ -78,11 +68,11 @@ class PrefillPlan final : public LinearPlan {
   /// A tile's sums for every worker that may have to give them to another one.
   std::int64_t partial_bytes() const {
     const Division& division = choice_.division;
-    return division.meets_in_memory() ? std::int64_t{division.workers} * form_.tokens * kOutputs * 4 : 0;
+    return division.cuts() ? std::int64_t{division.workers} * form_.tokens * kOutputs * 4 : 0;
   }
   std::int64_t ready_bytes() const {
     const Division& division = choice_.division;
-    return division.meets_in_memory() ? std::int64_t{division.workers} * kMostSharers * 8 : 0;
+    return division.cuts() ? std::int64_t{division.workers} * kMostSharers * 8 : 0;
   }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
@@ -100,7 +90,7 @@ class PrefillPlan final : public LinearPlan {
       tokens = sorted;
     }
     const Division& division = choice_.division;
-    const bool meets = division.meets_in_memory();
+    const bool meets = division.cuts();
     void* partials = meets ? take_part(rest, partial_bytes()) : nullptr;
     void* ready = meets ? take_part(rest, ready_bytes()) : nullptr;
     const auto tiles = static_cast<cuuint64_t>(layout_.tiles), steps = static_cast<cuuint64_t>(layout_.steps),
@@ -139,7 +129,6 @@ class PrefillPlan final : public LinearPlan {
            {.blocks = division.workers,
             .threads = kThreads,
             .shared = form_.shared_bytes(layout_.scales),
-            .cluster = division.cluster,
             .cooperative = meets},
            stream, arguments);
   }
