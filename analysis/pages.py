@@ -99,13 +99,13 @@ def _merged(rows: Iterable[list[str]]) -> list[list[str]]:
 
 
 def comparison(device: Device, dtype: str, ns: Iterable[int] = (), *, small=True) -> str:
-    """OWN beside a copy and beside the published kernels, for `ns` or all n that were compared; without them where none was timed."""
+    """OWN beside a copy and beside the published kernels, for `ns` or all n that were compared; without them where none was timed there."""
     frame = tables.comparison(device, dtype)
-    table = "comparison" if len(tables.published_on(device)) else "share"
     frame = frame if small else frame[frame["label"] != "small"]
     if ns:
         every = pd.MultiIndex.from_product([dict.fromkeys(frame["place"]), list(ns)], names=["place", "n"])
-        return drawn(table, frame.set_index(["place", "n"]).reindex(every).reset_index().assign(dtype=dtype))
+        frame = frame.set_index(["place", "n"]).reindex(every).reset_index().assign(dtype=dtype)
+        return drawn("comparison" if frame[list(PUBLISHED)].notna().any(axis=None) else "share", frame)
     compared = frame.dropna(subset=list(PUBLISHED), how="all")["n"]
     return drawn("comparison", frame[frame["n"].isin(compared)])
 
@@ -214,7 +214,8 @@ def overview(wide: list[Device], coded: list[Device], linear: list[Device], para
         found["widths"][device.name] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
     for device in coded:
         part = tables.fused(device)
-        part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()]
+        part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()].sort_values("time_us", kind="stable")
+        part = part.drop_duplicates([c for c in tables.PROBLEM if c != "elements"])  # the fastest variant of each problem
         found["codes"][device.name] = {f: gains for f in ("e4m3:row", "int8:row", "mxfp4") if len(gains := part[part["format"] == f]["gain"])}
     for device in linear:
         found["layers"][device.name] = layers.over_dense(device).query("m <= 32 and n == k")
