@@ -6,9 +6,9 @@
 
 namespace fwht::mma_split {
 
-/// n = 2048, to 2 MiB: a vector a lane. Where data come from DRAM the rows arrive 4 to 11 % sooner than to two
-/// warps of four vectors; inside the L2 both take as long. HadaCore's blocks, of four warps of two, are as fast
-/// as these because its warps have half the code: ours of that shape gain 1 %.
+/// n = 2048, to 2 MiB: a vector a lane. Where data come from DRAM this takes 4 to 11 % less than two warps of
+/// four vectors; inside the L2 both take as long, although here lanes store two bytes a time. Four
+/// warps of two vectors, the shape of HadaCore's blocks, gain 1 %.
 inline constexpr Launch kEightWarpsOfOne = rows::across_warps(1, 8);
 
 /// For contiguous rows on the 16-byte grid.
