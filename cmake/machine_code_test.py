@@ -34,7 +34,7 @@ STACK_BYTES = {
     r"4fwht9mma_split.*RopedRows": 288,  # of the exact way; with eight vectors a lane up to six words wait outside on every way
     r"4fwht9kronecker": 128,  # several chunks of a row in registers: a few values wait outside
     r"4fwht6linear9pipelined": 32,
-    r"4fwht6linear7prefill": 32,  # 168 registers a thread: a few values wait outside
+    r"4fwht6linear7prefill": 48,  # 168 registers a thread: a few values wait outside
 }
 READ_WEIGHTS_FIRST = ("4fwht6linear9pipelined",)  # packed weights, scales and the order of rows go out before the wait: they never change
 # Tensor maps, which the launch itself brings along, and prefetches into the L2, which is coherent, touch no operand.
