@@ -280,26 +280,32 @@ class HostBlock {
     }
   }
 
+  /// Results of a tile of 16 x 8 on their way: byte_of(half, lane) is where two of them go.
+  template <class ByteOf>
+  void stage(const std::array<Floats, 4>& d, const ByteOf& byte_of) {
+    const auto scale = static_cast<float>(problem_.scale);
+    for (int half = 0; half < 2; ++half) {
+      Words to;
+      for (int lane = 0; lane < 32; ++lane) {
+        const int byte = byte_of(half, lane);
+        to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
+        for (std::size_t i = 0; i < 2; ++i) {
+          const float x = d[2 * static_cast<std::size_t>(half) + i].at[static_cast<std::size_t>(lane)];
+          at(byte + 2 * static_cast<int>(i)) =
+              static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale));
+        }
+      }
+      expect_no_conflicts(to, 4);
+    }
+  }
+
   void store(int tile, int block, int warp, const Accumulators& d) {
     const int staging = shape_.tile_bytes() + warp * staging_bytes(columns_), chunk = chunk_of(columns_),
               tiles = chunk / 8;
-    const auto scale = static_cast<float>(problem_.scale);
     for (int t = 0; t < static_cast<int>(d.size()); ++t) {
-      for (int half = 0; half < 2; ++half) {
-        Words to;
-        for (int lane = 0; lane < 32; ++lane) {
-          const int byte =
-              staging + staged_place(columns_, t % tiles, half).from(staged_first(columns_, lane));
-          to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
-          for (std::size_t i = 0; i < 2; ++i) {
-            const std::size_t accumulator = 2 * static_cast<std::size_t>(half) + i;
-            const float x = d[static_cast<std::size_t>(t)][accumulator].at[static_cast<std::size_t>(lane)];
-            at(byte + 2 * static_cast<int>(i)) =
-                static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale));
-          }
-        }
-        expect_no_conflicts(to, 4);
-      }
+      stage(d[static_cast<std::size_t>(t)], [&](int half, int lane) {
+        return staging + staged_place(columns_, t % tiles, half).from(staged_first(columns_, lane));
+      });
       if (t % tiles == tiles - 1) send(tile, block, staging, t / tiles * chunk);
     }
   }
@@ -328,22 +334,10 @@ class HostBlock {
   }
 
   void stage_box(int staging, const Accumulators& d) {
-    const auto scale = static_cast<float>(problem_.scale);
     for (int t = 0; t < static_cast<int>(d.size()); ++t) {
-      for (int half = 0; half < 2; ++half) {
-        Words to;
-        for (int lane = 0; lane < 32; ++lane) {
-          const int byte = staged_place(columns_, t, half).from(staging + staged_first(columns_, lane));
-          to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
-          for (std::size_t i = 0; i < 2; ++i) {
-            const std::size_t accumulator = 2 * static_cast<std::size_t>(half) + i;
-            const float x = d[static_cast<std::size_t>(t)][accumulator].at[static_cast<std::size_t>(lane)];
-            at(byte + 2 * static_cast<int>(i)) =
-                static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale));
-          }
-        }
-        expect_no_conflicts(to, 4);
-      }
+      stage(d[static_cast<std::size_t>(t)], [&](int half, int lane) {
+        return staged_place(columns_, t, half).from(staging + staged_first(columns_, lane));
+      });
     }
   }
 
