@@ -27,7 +27,7 @@ struct LaunchGrid {
 /// What the runtime takes for a grid.
 class LaunchConfig {
  public:
-  explicit LaunchConfig(const LaunchGrid& grid, cudaStream_t stream = nullptr) {
+  LaunchConfig(const LaunchGrid& grid, cudaStream_t stream) {
     if (grid.programmatic) {
       attributes_[config_.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attributes_[config_.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
@@ -97,14 +97,6 @@ inline int resident_blocks(KernelAddress kernel, int threads, int shared) {
   FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
                                                           static_cast<std::size_t>(shared)));
   return blocks;
-}
-
-/// How many clusters of such a grid the device holds at once; allow_shared comes first.
-inline int resident_clusters(KernelAddress kernel, const LaunchGrid& grid) {
-  int clusters = 0;
-  const LaunchConfig config(grid);
-  FWHT_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get()));
-  return clusters;
 }
 
 inline cudaFuncAttributes attributes_of(KernelAddress kernel) {
