@@ -3,8 +3,9 @@ set(FWHT_WITH_CUDA OFF)
 set(FWHT_WHY_NO_CUDA "FWHT_CUDA=OFF")
 if(NOT FWHT_CUDA STREQUAL "OFF")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # sm_80 covers every later device by its PTX; 90a carries Hopper's own instructions (wgmma, setmaxnreg).
-    set(CMAKE_CUDA_ARCHITECTURES 80 90a)
+    # sm_80 covers every later device by its PTX; 90a carries Hopper's own instructions (wgmma, setmaxnreg), and runs on
+    # Hopper alone, so its PTX would be of use to nobody.
+    set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
   endif()
   include(CheckLanguage)
   check_language(CUDA)
