@@ -463,7 +463,7 @@ void pages(ConformanceRun& session) {
   }
 }
 
-// For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding; two operators.
+// For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding; some operators.
 void small_encodings(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     if (n != 64 && n != 1024 && n != 8192 && n != 32768) continue;
@@ -472,7 +472,7 @@ void small_encodings(ConformanceRun& session) {
       if (problem) judge(session, *problem, edge_rows(*problem), "few rows");
     }
   }
-  for (const std::string_view op : {"12x256", "28x512"}) {
+  for (const std::string_view op : {"12x256", "28x512", "76x2x36x2", "signs+60x4x28x2", "d28tx64"}) {
     for (const std::string_view text : {"e4m3:row", "int8:128,mn", "nvfp4:128x4"}) {
       for (const std::int64_t rows : {3, 45}) {  // few long rows may be cut otherwise
         const Problem plain = make_problem(session.dtype(), parse_operator(op), rows);

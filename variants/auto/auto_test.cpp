@@ -295,13 +295,20 @@ TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
     };
     const bool has_hopper =
         static_cast<bool>(find_variant("wgmma").supports(make_problem(Dtype::f16, 65536, 1), device));
-    for (const char* text : {"bf16/12x64/r64>e4m3:row", "bf16/180x16/r64>mxfp4", "f16/36x1024/r3>mxfp8"})
+    for (const char* text : {"bf16/12x64/r64>e4m3:row", "bf16/180x16/r64>mxfp4", "f16/36x1024/r3>mxfp8",
+                             "bf16/76x2x36x2/r64>e4m3:row", "f16/60x4x28x2+signs/r64>int4:128",
+                             "bf16/132x4x28x2/r64>nvfp4", "f16/d28x64/r3>e4m3:row"})
       EXPECT_EQ(first(text), has_hopper ? "rotate_then_quantize" : "mma_kronecker") << device.name << text;
     for (const char* text : {"bf16/n32768/r64>int4:row", "bf16/28x512/r4096>e4m3:row", "f16/28x1024/r1>mxfp4",
                              "bf16/28x128+signs/r3>nvfp4"})
       EXPECT_EQ(first(text), has_hopper ? "kronecker" : "mma_kronecker") << device.name << text;
     EXPECT_EQ(first("bf16/n16384/r64>e4m3:row"), "mma_split") << device.name;
     EXPECT_EQ(first("bf16/n65536/r64>e4m3:128"), "rotate_then_quantize") << device.name;
+    // One scale a row takes the tile twice there, 133 KB.
+    EXPECT_EQ(first("bf16/132x4x28x2/r64>e4m3:row"), has_hopper || device.shared_bytes_per_block < 133 * 1024
+                                                         ? "rotate_then_quantize"
+                                                         : "mma_kronecker")
+        << device.name;
   }
 }
 

@@ -103,14 +103,6 @@ Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int 
 
 namespace {
 
-Support supports_encoding(const Problem& problem) {
-  if (Support encoding = encoder::supports_rounded_first(problem); !encoding) return encoding;
-  const std::optional<Cut> cut = cut_for(problem.op);
-  if (!cut || (!cut->is_dense() && cut->shape.second == 1)) return {};
-  return encoder::not_offered(problem.encoding, "the operator ", to_string(problem.op), " has ",
-                              cut->is_dense() ? "a dense factor" : "two matrices");
-}
-
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
     return {
@@ -127,7 +119,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
-    if (Support encoding = supports_encoding(problem); !encoding) return encoding;
+    if (Support encoding = encoder::supports_rounded_first(problem); !encoding) return encoding;
   }
   if (problem.in.dtype != problem.out.dtype) {
     return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),

@@ -101,10 +101,16 @@ class MmaKroneckerPlan final : public Plan {
 
 template <Dtype dtype>
 Kernel kernel_for_rows(const Cut& cut) {
-  const Kernels& table = cut.is_dense()         ? kernels_of_dense<dtype>()
-                         : cut.shape.second > 1 ? kernels_of_two_matrices<dtype>()
-                                                : kernels<dtype>();
-  return table.find(cut.shape.columns);
+  const int columns = cut.shape.columns;
+  switch (cut.matrices()) {
+    case Matrices::one:
+      return kernels<dtype>().find(columns);
+    case Matrices::two:
+      return kernels_of_two_matrices<dtype>().find(columns);
+    case Matrices::dense:
+      return kernels_of_dense<dtype>().find(columns);
+  }
+  return nullptr;
 }
 
 /// In the part that has it.
@@ -114,7 +120,8 @@ Kernel kernel_for_codes(const Cut& cut) {
   const bool whole_row = cut.results == Results::codes_of_rows;
   return [&]<int... part>(std::integer_sequence<int, part...>) {
     Kernel found = nullptr;
-    ((kEncodedParts[part].whole_row == whole_row && kEncodedParts[part].has(columns)
+    ((kEncodedParts[part].whole_row == whole_row && kEncodedParts[part].matrices == cut.matrices() &&
+              kEncodedParts[part].has(columns)
           ? static_cast<void>(found = encoded_kernels<dtype, format, part>().find(columns))
           : void()),
      ...);

@@ -10,6 +10,7 @@
 
 #include "common/contract/operator.hpp"
 #include "common/contract/variant.hpp"
+#include "variants/kit/box_vectors.hpp"
 #include "variants/kit/matrix_rows.hpp"
 
 namespace fwht::mma_kronecker {
@@ -49,6 +50,9 @@ enum class Results : std::uint8_t { rows, codes_of_groups, codes_of_rows };
 
 Results results_of(const Encoding& encoding);
 
+/// The matrices of an operator: one of signs, two of them, or a dense one.
+enum class Matrices : std::uint8_t { one, two, dense };
+
 /// How an operator is served: its rows as matrices, and the factor on the slow index.
 struct Cut {
   Shape shape;
@@ -60,6 +64,10 @@ struct Cut {
   constexpr int blocks() const { return shape.k_steps(); }
   constexpr int passes(int warps) const { return (blocks() + warps - 1) / warps; }
   bool is_dense() const { return slow.basis == Basis::dense; }
+  Matrices matrices() const {
+    if (is_dense()) return Matrices::dense;
+    return shape.second > 1 ? Matrices::two : Matrices::one;
+  }
   /// Words of the fragments of a dense factor.
   int fragment_words() const { return is_dense() ? 128 * shape.k_steps() * shape.k_steps() : 0; }
   /// Codes: boxes that are staged apart from the tile. In one pass none are: each lies where the tile had
@@ -72,7 +80,7 @@ struct Cut {
   constexpr int maxima_bytes() const {
     return results == Results::codes_of_rows ? 4 * blocks() * shape.rows : 0;
   }
-  /// `slots` tiles, then what is staged, then the second matrix or the maxima.
+  /// `slots` tiles, then what is staged, then the second matrix, then the maxima.
   int shared_bytes(int warps, int slots) const;
   /// With as many warps as need least.
   int fewest_shared_bytes() const;
@@ -174,6 +182,17 @@ constexpr Displacement staged_place(int columns, int tile, int half) {
   const int line = line_of(columns), pieces = line / 8;
   return {(tile % pieces ^ rows::swizzle(8 * half, line)) << 4,
           tile / pieces * (16 * 2 * line) + 8 * half * 2 * line};
+}
+/// Codes, in: the same in a whole box, which is staged as box_vectors.hpp says.
+constexpr int boxed_first(int columns, int lane) {
+  if (rows::lies_in_lines(columns)) return staged_first(columns, lane);
+  const int row = lane >> 2;
+  return 2 * row * columns + (rows::swizzle(row, line_of(columns)) << 4) + 4 * (lane & 3);
+}
+constexpr Displacement boxed_place(int columns, int tile, int half) {
+  if (rows::lies_in_lines(columns)) return staged_place(columns, tile, half);
+  const int line = line_of(columns), pieces = line / 8;  // eight rows below, pieces are exchanged alike
+  return {tile % pieces << 4, tile / pieces * 2 * line + 16 * half * columns};
 }
 /// Store, out: a lane's piece at byte 16 (i + lane) of the staging, of the chunk from tile column `first` on.
 /// The row of the problem within the tile; the row of X within the box; the byte from the first element of

@@ -12,21 +12,44 @@
 
 namespace fwht::mma_kronecker {
 
-/// Stages a whole box, for BoxEncoder.
+/// Stages a whole box, for BoxEncoder. See stage() for what a lane has.
 template <int columns>
 class BoxStaging {
  public:
   __device__ BoxStaging(std::uint32_t staging, int lane)
-      : staging_(staging), first_(anew(staging + staged_first(columns, lane))) {}
+      : staging_(staging), first_(anew(staging + boxed_first(columns, lane))) {}
 
   __device__ std::uint32_t staging() const { return staging_; }
   __device__ void put(int tile, const std::uint32_t (&words)[4]) const {
-    stage<columns>(first_, tile, words);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Displacement place = boxed_place(columns, tile + i / 2, i % 2);
+      ptx::st_shared((first_ ^ place.flip) + place.offset, words[i]);
+    }
   }
 
  private:
   std::uint32_t staging_, first_;
 };
+
+/// rows::flip_signs, of a box that lies row after row.
+template <int columns>
+__device__ void flip_signs_of_rows(std::uint32_t box, const std::uint8_t* signs, int first, int order,
+                                   int lane) {
+  constexpr int kPieces = columns / 8;
+  const int end = min(16, order - first) * kPieces;
+#pragma unroll 1
+  for (int i = lane; i < end; i += 32) {
+    const std::uint32_t at = box + rows::vector_byte(columns, line_of(columns), 0, 0, i),
+                        eight = __ldg(signs + first * kPieces + i);
+    std::uint32_t words[4];
+    ptx::ld_shared_v4(words, at);
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      words[w] ^= rows::pair_signs(eight, w);
+    ptx::st_shared_v4(at, words);
+  }
+}
 
 /// The largest |y| of the rows of a tile, by row and box, in shared memory: each warp leaves those of its
 /// boxes.
@@ -65,7 +88,7 @@ class MaximaOfBoxes {
 /// See rows_by_mma.
 ///
 /// @tparam Form  encoder::Form: element, family of scales, what shares one
-template <class Form, Dtype dtype, int columns>
+template <class Form, Dtype dtype, int columns, int second, bool dense>
 __global__ void __launch_bounds__(32 * most_warps(columns))
     codes_by_mma(const __grid_constant__ EncodedWork work) {
   constexpr Shape shape = shape_of(16, columns);
@@ -80,13 +103,16 @@ __global__ void __launch_bounds__(32 * most_warps(columns))
   const TileInput<columns> input(work, slots, warp, warps, lane);
   const std::uint32_t staging = input.address(work.slots);
   const int staged = in_place ? 0 : Form::whole_row ? boxes : warps;
-  const MaximaOfBoxes<kRows> maxima(shared + (staging - slots) + staged * kBox, boxes, lane);
+  constexpr int kSecondBytes = 4 * rows::second_words(second);
+  const MaximaOfBoxes<kRows> maxima(shared + (staging - slots) + staged * kBox + kSecondBytes, boxes, lane);
+  const std::uint32_t table = staging + staged * kBox;
   const rows::Stage2Constants constants(lane);
 
   input.clear_behind_matrix();
   ptx::griddepcontrol_wait();
   input.ask(static_cast<int>(blockIdx.x), 0);
   ptx::griddepcontrol_launch_dependents();
+  if constexpr (second > 1) load_second<second>(work, table, warps);
   int slot = 0;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < work.tiles; tile += stride) {
@@ -106,7 +132,7 @@ __global__ void __launch_bounds__(32 * most_warps(columns))
       const int block = pass * warps + warp;
       const bool has_rows = block < boxes;
       float d[kTiles][4] = {};
-      if (has_rows) exact_stage<dtype, columns, false>(d, work, block, input.address(slot), lane);
+      if (has_rows) exact_stage<dtype, columns, dense>(d, work, block, input.address(slot), lane);
       if (pass == work.passes - 1 && (in_place || work.slots == 1)) {
         __syncthreads();  // all warps have read the tile
         if (!in_place) input.ask(tile + stride, 0);
@@ -115,12 +141,20 @@ __global__ void __launch_bounds__(32 * most_warps(columns))
       Box box = box_of(block);
       box.begin();
       float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d);
-      rows::register_butterflies<4, columns / 2>(registers);
-      rows::finish<dtype>(registers, constants, work.scale, box);
+      rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
+      if constexpr (second == 1) {
+        rows::finish<dtype>(registers, constants, work.scale, box);
+      } else {
+        rows::finish_by_second<dtype, second, 1>(registers, table, constants, work.scale, box, lane);
+      }
       __syncwarp();
       if (work.signs_last != nullptr) {
-        rows::flip_signs<columns, shape.tile_columns(), shape.line()>(box.staging(), work.signs_last,
-                                                                      16 * block, work.order, lane);
+        if constexpr (rows::lies_in_lines(columns)) {
+          rows::flip_signs<columns, shape.tile_columns(), shape.line()>(box.staging(), work.signs_last,
+                                                                        16 * block, work.order, lane);
+        } else {
+          flip_signs_of_rows<columns>(box.staging(), work.signs_last, 16 * block, work.order, lane);
+        }
         __syncwarp();
       }
       if constexpr (Form::whole_row) {
@@ -148,10 +182,21 @@ template <Dtype dtype, CodeFormat format, int part>
 const Kernels& encoded_kernels() {
   static constexpr ObjectPart kPart = kEncodedParts[part];
   using Form = encoder::Form<element_of(format), encoder::family_of(format), kPart.whole_row, true>;
-  static const auto kTable = table_of_each<Kernels, kColumns>([](Kernels& table, auto columns) {
-    if constexpr (kPart.has(columns()))
-      table.add(columns(), reinterpret_cast<Kernel>(codes_by_mma<Form, dtype, columns()>));
-  });
+  static const auto kTable = [] {
+    if constexpr (kPart.matrices == Matrices::two) {
+      return table_of_each<Kernels, kTwoMatrices>([](Kernels& table, auto two) {
+        constexpr int kOfColumns = two().columns, kSecond = two().second;
+        table.add(kOfColumns,
+                  reinterpret_cast<Kernel>(codes_by_mma<Form, dtype, kOfColumns, kSecond, false>));
+      });
+    } else {
+      return table_of_each<Kernels, kColumns>([](Kernels& table, auto columns) {
+        constexpr bool kDense = kPart.matrices == Matrices::dense;
+        if constexpr (kPart.has(columns()))
+          table.add(columns(), reinterpret_cast<Kernel>(codes_by_mma<Form, dtype, columns(), 1, kDense>));
+      });
+    }
+  }();
   return kTable;
 }
 

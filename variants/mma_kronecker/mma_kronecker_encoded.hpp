@@ -23,16 +23,19 @@ inline std::int64_t group_in_row(const Problem& problem) {
 /// all of an object when it first uses one of them. One scale belongs to what lies in a vector of a warp, 256
 /// elements, or to a whole row.
 struct ObjectPart {
-  int first, count;  ///< of kColumns
+  Matrices matrices;
+  int first, last;  ///< columns
   bool whole_row;
 
-  constexpr bool has(int columns) const {
-    return kColumns[first] <= columns && columns <= kColumns[first + count - 1];
-  }
+  constexpr bool has(int columns) const { return first <= columns && columns <= last; }
 };
-inline constexpr ObjectPart kEncodedParts[] = {{0, 3, false}, {3, 2, false}, {0, 3, true}, {3, 2, true}};
+inline constexpr ObjectPart kEncodedParts[] = {
+    {Matrices::one, 16, 64, false},   {Matrices::one, 128, 256, false},   //
+    {Matrices::two, 144, 224, false}, {Matrices::dense, 16, 256, false},  //
+    {Matrices::one, 16, 64, true},    {Matrices::one, 128, 256, true},    //
+    {Matrices::two, 144, 224, true},  {Matrices::dense, 16, 256, true}};
 constexpr int encoded_parts(CodeFormat format) {
-  return encoder::family_of(format) == encoder::Family::f32 ? 4 : 2;
+  return encoder::family_of(format) == encoder::Family::f32 ? 8 : 4;
 }
 
 template <Dtype dtype, CodeFormat format, int part>

@@ -303,6 +303,16 @@ __device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, s
   }
 }
 
+/// The words of the second matrix, to shared address `table`.
+template <int second>
+__device__ void load_second(const Work& work, std::uint32_t table, int warps) {
+#pragma unroll 1
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < rows::second_words(second); i += 128 * warps) {
+    const uint4 words = __ldg(reinterpret_cast<const uint4*>(work.second + i));
+    ptx::st_shared_v4(table + 4 * i, {words.x, words.y, words.z, words.w});
+  }
+}
+
 /// A block takes one tile after the other. With two slots the next one is on its way from the start; with one
 /// it is asked for when all warps have read this one, under stage 2.
 ///
@@ -325,13 +335,7 @@ __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __
   ptx::griddepcontrol_wait();
   input.ask(static_cast<int>(blockIdx.x), 0);
   ptx::griddepcontrol_launch_dependents();
-  if constexpr (second > 1) {
-#pragma unroll 1
-    for (int i = 4 * static_cast<int>(threadIdx.x); i < rows::second_words(second); i += 128 * warps) {
-      const uint4 words = __ldg(reinterpret_cast<const uint4*>(work.second + i));
-      ptx::st_shared_v4(table + 4 * i, {words.x, words.y, words.z, words.w});
-    }
-  }
+  if constexpr (second > 1) load_second<second>(work, table, warps);
   int slot = 0;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < work.tiles; tile += stride) {

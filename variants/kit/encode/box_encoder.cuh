@@ -2,7 +2,7 @@
 // X, which are 16 * columns consecutive elements of every row of the tile (variants/kit/matrix_rows.hpp). The
 // warp reads them back in vectors of 256, eight elements a lane. Groups lie in a vector. The largest |y| of a
 // whole row is noted on the way to the staging, where numbers lie in pairs; then the warps that share the row
-// meet.
+// meet. Of rows with a second matrix a box is not 2^k vectors: it lies row after row (box_vectors.hpp).
 //
 // Bit card: element bits 0..2 word, 3..7 lane, 8.. vector of the box; above: box.
 #pragma once
@@ -33,7 +33,7 @@ class BoxEncoder {
         first_byte_(staging + rows::vector_byte(kColumns, kLine, 0, 0, lane)),
         box_(box),
         lane_(lane),
-        left_((work.order - 16 * box) * kColumns) {}
+        left_(elements_left(work.order, box)) {}
 
   __device__ std::uint32_t staging() const { return writer_.staging(); }
   __device__ int box() const { return box_; }
@@ -105,8 +105,19 @@ class BoxEncoder {
   }
 
  private:
-  static constexpr int kChunks = kVectors / kChunk, kChunksOfRow = kVectorsOfRow / kChunkOfRow;
-  static_assert((kColumns & (kColumns - 1)) == 0 && kVectors % kChunk == 0 && kChunk % kChunkOfRow == 0);
+  // Vectors of a chunk are 2^k (Sharing). Where those of a box are not, the last chunk has the last vector
+  // again in place of what is not there, and stores it once.
+  static constexpr bool kInLines = rows::lies_in_lines(kColumns);
+  static constexpr int kChunks = (kVectors + kChunk - 1) / kChunk,
+                       kChunksOfRow = (kVectorsOfRow + kChunkOfRow - 1) / kChunkOfRow;
+  static_assert((kChunk & (kChunk - 1)) == 0 && kChunk % kChunkOfRow == 0);
+  static_assert(kInLines ? kVectors % kChunk == 0 : kRows == 1 && kVectors > kChunk);
+
+  /// Of a row, from this box on; not beyond it where its last chunk is.
+  __device__ static int elements_left(int order, int box) {
+    const int left = (order - 16 * box) * kColumns;
+    return kInLines ? left : min(left, 16 * kColumns);
+  }
 
   /// Of a chunk: row of the tile, and vector of that row in this box.
   __device__ static int first_row(int chunk) {
@@ -184,6 +195,14 @@ class BoxEncoder {
 
   __device__ void read(int chunk, Pairs& pairs) const {
     const int first = first_vector(chunk);
+    if constexpr (!kInLines) {
+#pragma unroll
+      for (int v = 0; v < kChunk; ++v) {
+        const int vector = min(first + v, kVectors - 1);
+        ptx::ld_shared_v4(pairs[v], staging() + rows::vector_byte(kColumns, kLine, 0, vector, lane_));
+      }
+      return;
+    }
     const std::uint32_t from = (first_byte_ ^ rows::vector_flip(kColumns, kLine, first)) +
                                rows::vector_offset(kColumns, kLine, first_row(chunk), first);
 #pragma unroll
@@ -208,7 +227,7 @@ class BoxEncoder {
   const Work& work_;
   Writer writer_;
   std::uint32_t first_byte_;
-  int box_, lane_, left_;                 ///< elements of a row from this box on
+  int box_, lane_, left_;                 ///< see elements_left
   LargestPair<dtype> largest_[kRows][2];  ///< of rows 0-7 and 8-15 of X
 };
 
