@@ -33,7 +33,7 @@ class BoxEncoder {
         first_byte_(staging + rows::vector_byte(kColumns, kLine, 0, 0, lane)),
         box_(box),
         lane_(lane),
-        left_(elements_left(work.order, box)) {}
+        left_((work.order - 16 * box) * kColumns) {}
 
   __device__ std::uint32_t staging() const { return writer_.staging(); }
   __device__ int box() const { return box_; }
@@ -113,12 +113,6 @@ class BoxEncoder {
   static_assert((kChunk & (kChunk - 1)) == 0 && kChunk % kChunkOfRow == 0);
   static_assert(kInLines ? kVectors % kChunk == 0 : kRows == 1 && kVectors > kChunk);
 
-  /// Of a row, from this box on; not beyond it where its last chunk is.
-  __device__ static int elements_left(int order, int box) {
-    const int left = (order - 16 * box) * kColumns;
-    return kInLines ? left : min(left, 16 * kColumns);
-  }
-
   /// Of a chunk: row of the tile, and vector of that row in this box.
   __device__ static int first_row(int chunk) {
     return kChunkRows == kRows ? 0 : chunk / kChunksOfRow * kChunkRows;
@@ -183,7 +177,7 @@ class BoxEncoder {
     const Places places{static_cast<std::uint32_t>(row),
                         16 * kColumns * box_ + 256 * first + 8 * lane_,
                         work_.row_count - row,
-                        left_ - 256 * first - 8 * lane_,
+                        (kInLines ? left_ : min(left_, 16 * kColumns)) - 256 * first - 8 * lane_,
                         lane_,
                         box_ == 0 && first == 0};
     encode_pairs<Form, dtype, kChunkOfRow>(
@@ -227,7 +221,7 @@ class BoxEncoder {
   const Work& work_;
   Writer writer_;
   std::uint32_t first_byte_;
-  int box_, lane_, left_;                 ///< see elements_left
+  int box_, lane_, left_;                 ///< elements of a row from this box on
   LargestPair<dtype> largest_[kRows][2];  ///< of rows 0-7 and 8-15 of X
 };
 
