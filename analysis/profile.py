@@ -189,21 +189,24 @@ def derive(profile: Profile) -> pd.DataFrame:
     """One row a problem. Counters of several kernels add up; shapes are those of the longest one."""
     own = profile.kernels[profile.kernels["variant"] != ""]
     keys = ["variant", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes"]
-    entries = [
-        dict(zip(keys, key, strict=True)) | _derive_problem(part, float(key[4]), float(key[7]), profile.peaks) for key, part in own.groupby(keys, sort=False)
-    ]
-    table = pd.DataFrame(entries)
-    if table.empty:
-        return table
+    if own.empty:
+        return pd.DataFrame()
+    problems = own.groupby(keys, sort=False)
+    longest = own.loc[problems["gpu__time_duration.sum"].idxmax()]
+    sums = problems[[*own.select_dtypes("number").columns.difference(keys)]].sum(min_count=1)
+    rates = _rates(sums.assign(launch__sm_count=longest["launch__sm_count"].to_numpy()))
+    of_each = zip(longest.to_dict("records"), sums.to_dict("records"), rates.to_dict("records"), problems.size(), strict=True)
+    table = pd.DataFrame(
+        [{key: long[key] for key in keys} | _derive_problem(long, total, rate, kernels, profile.peaks) for long, total, rate, kernels in of_each]
+    )
     table = table.astype(dict.fromkeys(("n", "rows", "elements", "row_stride", "useful_bytes"), "int64"))
     table["regime"] = [regime(e * ELEMENT_BYTES[d], profile.l2_bytes) for e, d in zip(table["elements"], table["dtype"])]
     return table
 
 
-def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: dict[str, float]) -> dict:
-    long = part.loc[part["gpu__time_duration.sum"].idxmax()]
-
-    sums = part.select_dtypes("number").sum(min_count=1).to_dict()
+def _derive_problem(long: dict, sums: dict, rates: dict, kernels: int, peaks: dict[str, float]) -> dict:
+    """Args: long: the row of the problem's longest kernel; sums: over its kernels; rates: of RESOURCES."""
+    elements, useful = float(long["elements"]), float(long["useful_bytes"])
 
     def total(name: str) -> float:
         return float(sums.get(name, math.nan))
@@ -224,7 +227,7 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
     entry = {
         "kernel": long["kernel"],
         "symbol": long["symbol"],
-        "kernels": len(part),
+        "kernels": kernels,
         "time_us": nanoseconds / 1e3,
         "clock_ghz": total("sm__cycles_elapsed.max") / nanoseconds,
         "elements_per_clock": elements / (total("sm__cycles_elapsed.max") * sms),
@@ -265,9 +268,7 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
         "alu_slots": 32 * total("sm__inst_executed_pipe_alu.sum") / elements,
         "tensor_cycles": total("sm__pipe_tensor_cycles_active.sum") / elements,
     }  # fmt: skip
-    whole = pd.DataFrame([{**sums, "launch__sm_count": sms}])
-    for resource, rate in _rates(whole).iloc[0].items():
-        entry[f"of_{resource}"] = ratio(float(rate), peaks.get(resource, math.nan))
+    entry |= {f"of_{resource}": ratio(rate, peaks.get(resource, math.nan)) for resource, rate in rates.items()}
     stalls = {reason: float(long.get(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio", math.nan)) for reason in STALLS}
     entry |= {f"stall_{reason}": value for reason, value in stalls.items()}
     entry["bound_by"] = bound_by(entry)

@@ -48,11 +48,11 @@ def chromium():
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """Opens a report; at the end nothing may have been said to the console, and nothing fetched."""
+    """Opens a report, or makes one of devices first; at the end nothing may have been said to the console, and nothing fetched."""
     said: list[str] = []
 
-    def at(devices, width=1400, address="", evaluations=()):
-        file = report.write_report(devices, tmp_path / "report.html", evaluations=evaluations)
+    def at(given, width=1400, address="", evaluations=()):
+        file = given if isinstance(given, Path) else report.write_report(given, tmp_path / "report.html", evaluations=evaluations)
         page = chromium.new_page(viewport={"width": width, "height": 900})
         page.set_default_timeout(60_000)  # the machine may be busy
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
@@ -67,8 +67,9 @@ def opened(chromium, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def committed():
-    return report.committed_runs(committed_folders())
+def committed(tmp_path_factory) -> Path:
+    """The report of what is committed, made once."""
+    return report.write_report(report.committed_runs(committed_folders()), tmp_path_factory.mktemp("committed") / "report.html")
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ const std::vector<Golden> kGolden = {
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
   {"auto",          kF16Bf16,       {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
-  {"rotate_then_quantize", kF16Bf16, {2, k2To31}, {2, k2To31},  kNone,        1, true, true, {}, {}},
+  {"rotate_then_quantize", kF16Bf16F32, {2, k2To31}, {2, k2To31},  kNone,        1, true, true, {}, {}},
   {"auto",          {Dtype::f32},   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
   {"auto",          {Dtype::f64, Dtype::i32, Dtype::i64}, {2, k2To31}, {2, k2To31}, kNone, 1, true, true, {}, {2, k2To31}},
 };
@@ -115,6 +115,8 @@ const std::vector<Extra> kExtras = {
   {"any length, short groups",   "bf16/56x64/r5>nvfp4:128x4",        "nvfp4:128x4", {"cpu", "cpu_f64", "kronecker", "mma_kronecker", "rotate_then_quantize"}},
   {"any length, signs",          "f16/108x128+signs/r500>mxfp4",     "mxfp4",      {"cpu", "cpu_f64", "kronecker", "mma_kronecker", "rotate_then_quantize"}},
   {"fp8 of long rows",           "bf16/n32768/r5>e4m3:row",          "e4m3:row",   {"cpu", "cpu_f64", "kronecker", "mma_kronecker", "rotate_then_quantize"}},
+  {"codes of fp32 rows",         "f32/n1024/r5>int4:row",            "int4:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
+  {"the same by another name",   "f32/n1024/r5>e4m3:128/f32",        "e4m3:128/f32", {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"codes of a dense factor",    "f16/d56x64/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"any length, short rows",     "bf16/12x64/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_kronecker", "rotate_then_quantize"}},
   {"any length, two matrices",   "bf16/76x2x36x2/r5>e4m3:row",        "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},

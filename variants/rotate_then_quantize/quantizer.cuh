@@ -1,9 +1,9 @@
 // rotate_then_quantize: quantizers of rows in the storage type.
 //
-// Idea: a lane loads 16 bytes, eight numbers. The largest |y| is found in the storage type itself, two
-// numbers per instruction. Patterns without sign are ordered like numbers, and a NaN is larger than all of
-// them, so that one comparison tells whether the short arithmetic is exact. Scales and codes are those of the
-// epilogues (variants/encode).
+// Idea: a lane loads eight numbers side by side, 16 bytes or, of fp32, 32. The largest |y| is found in the
+// storage type itself, of 16 bits two numbers per instruction. Patterns without sign are ordered like
+// numbers, and a NaN is larger than all of them, so that one comparison tells whether the short arithmetic is
+// exact. Scales and codes are those of the epilogues (variants/kit/encode).
 //
 // Bit card, quantize_vectors and quantize_blocks: element bits 0..2 register, 3..7 lane, above: vectors of a
 // lane, then warps. quantize_any: element bits 0..4 lane.
@@ -22,6 +22,40 @@ using encoder::Family;
 using encoder::Output;
 using encoder::Scale;
 
+// ---- a lane's vector: eight numbers
+
+template <Dtype dtype>
+constexpr int kWordsOfVector = dtype == Dtype::f32 ? 8 : 4;
+
+/// @param element  the first of the eight, on the 16-byte grid
+template <Dtype dtype>
+__device__ __forceinline__ void load_vector(std::uint32_t (&words)[kWordsOfVector<dtype>], const Rows& rows,
+                                            std::int64_t element) {
+  if constexpr (dtype == Dtype::f32) {
+    const float* from = static_cast<const float*>(rows.in) + element;
+    std::uint32_t half[2][4];
+    ptx::ld_global_v4(half[0], from);
+    ptx::ld_global_v4(half[1], from + 4);
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      words[i] = half[i / 4][i % 4];
+  } else {
+    ptx::ld_global_v4(words, static_cast<const std::uint16_t*>(rows.in) + element);
+  }
+}
+
+template <Dtype dtype>
+__device__ __forceinline__ void numbers_of_vector(const std::uint32_t (&words)[kWordsOfVector<dtype>],
+                                                  float (&y)[8]) {
+  if constexpr (dtype == Dtype::f32) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      y[e] = __uint_as_float(words[e]);
+  } else {
+    unpack<dtype>(make_uint4(words[0], words[1], words[2], words[3]), y);
+  }
+}
+
 // ---- largest magnitudes
 
 /// Pattern of the largest of a vector's magnitudes, NaN above all.
@@ -30,6 +64,15 @@ __device__ __forceinline__ std::uint32_t largest_pattern(const std::uint32_t (&w
   const std::uint32_t pairs = __vmaxu2(__vmaxu2(words[0] & kWithoutSigns, words[1] & kWithoutSigns),
                                        __vmaxu2(words[2] & kWithoutSigns, words[3] & kWithoutSigns));
   return max(pairs & 0xFFFFU, pairs >> 16);
+}
+
+/// The same of fp32 numbers.
+__device__ __forceinline__ std::uint32_t largest_pattern(const std::uint32_t (&words)[8]) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (int e = 0; e < 8; ++e)
+    largest = max(largest, words[e] & 0x7FFFFFFFU);
+  return largest;
 }
 
 /// Over groups of `lanes` lanes, a power of two.
@@ -44,12 +87,15 @@ __device__ __forceinline__ std::uint32_t largest_of_lanes(std::uint32_t value, i
 
 template <Dtype dtype>
 __device__ __forceinline__ float number_of_pattern(std::uint32_t pattern) {
+  if constexpr (dtype == Dtype::f32) return __uint_as_float(pattern);
   if constexpr (dtype == Dtype::bf16) return __uint_as_float(pattern << 16);
   return __half2float(__ushort_as_half(static_cast<unsigned short>(pattern)));
 }
 
 template <Dtype dtype>
-constexpr std::uint32_t kInfinityPattern = dtype == Dtype::bf16 ? 0x7F80U : 0x7C00U;
+constexpr std::uint32_t kInfinityPattern = dtype == Dtype::f32    ? 0x7F800000U
+                                           : dtype == Dtype::bf16 ? 0x7F80U
+                                                                  : 0x7C00U;
 
 /// Bits of the largest |y| of a lane's vectors, NaN ignored.
 template <int vectors>
@@ -145,16 +191,16 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
   const std::int64_t warp = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5);
   const std::int64_t first = (warp * vectors * 32 + lane) * 8;
 
-  std::uint32_t words[vectors][4] = {};
+  std::uint32_t words[vectors][kWordsOfVector<dtype>] = {};
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     if (const std::int64_t element = first + v * 256; element < rows.elements)
-      ptx::ld_global_v4(words[v], static_cast<const std::uint16_t*>(rows.in) + element);
+      load_vector<dtype>(words[v], rows, element);
   }
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     float y[1][8];
-    unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[0]);
+    numbers_of_vector<dtype>(words[v], y[0]);
     const std::uint32_t pattern = largest_of_lanes(largest_pattern(words[v]), out.lanes);
     float largest =
         out.largest != nullptr ? __uint_as_float(*out.largest) : number_of_pattern<dtype>(pattern);
@@ -193,18 +239,17 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
     return (static_cast<int>(threadIdx.x) + v * static_cast<int>(blockDim.x)) * 8;
   };
 
-  std::uint32_t words[vectors][4] = {};
+  std::uint32_t words[vectors][kWordsOfVector<dtype>] = {};
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
-    if (offset(v) < rows.group)
-      ptx::ld_global_v4(words[v], static_cast<const std::uint16_t*>(rows.in) + first + offset(v));
+    if (offset(v) < rows.group) load_vector<dtype>(words[v], rows, first + offset(v));
   }
   float y[vectors][8];
   std::uint32_t pattern = 0;
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     pattern = max(pattern, largest_pattern(words[v]));
-    unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[v]);
+    numbers_of_vector<dtype>(words[v], y[v]);
   }
   pattern = largest_of_block(pattern);
   float largest = number_of_pattern<dtype>(pattern);
@@ -270,11 +315,11 @@ template <Dtype dtype, int vectors>
 __global__ void __launch_bounds__(128) find_largest_in_vectors(const __grid_constant__ Rows rows) {
   const std::int64_t warp = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5);
   const std::int64_t first = (warp * vectors * 32 + (threadIdx.x & 31)) * 8;
-  std::uint32_t words[vectors][4] = {};
+  std::uint32_t words[vectors][kWordsOfVector<dtype>] = {};
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     if (const std::int64_t element = first + v * 256; element < rows.elements)
-      ptx::ld_global_v4(words[v], static_cast<const std::uint16_t*>(rows.in) + element);
+      load_vector<dtype>(words[v], rows, element);
   }
   std::uint32_t pattern = 0;
 #pragma unroll
@@ -285,7 +330,7 @@ __global__ void __launch_bounds__(128) find_largest_in_vectors(const __grid_cons
     float y[vectors][8];
 #pragma unroll
     for (int v = 0; v < vectors; ++v)
-      unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[v]);
+      numbers_of_vector<dtype>(words[v], y[v]);
     largest = __uint_as_float(largest_number(y));
   }
   leave_largest(rows, largest);

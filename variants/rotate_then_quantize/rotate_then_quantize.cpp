@@ -6,12 +6,11 @@
 namespace fwht::rotate_then_quantize {
 namespace {
 
-constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16};
+constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32};
 
-/// Recipes in fp32, of 16-bit rows.
 Support supports_encoding(const Problem& problem) {
   const Encoding& encoding = problem.encoding;
-  if (encoding.intermediate != Intermediate::storage) {
+  if (encoding.intermediate != Intermediate::storage && problem.dtype() != Dtype::f32) {
     return {concat("the encoding ", to_string(encoding),
                    " quantizes fp32 results; rows between two launches are in ", name_of(problem.dtype()))};
   }

@@ -67,7 +67,7 @@ class TwoLaunches final : public Plan {
  public:
   TwoLaunches(const Problem& problem, const DeviceInfo& device)
       : Plan(problem), rotation_(rotation_plan(problem, device)), launch_(launch_of(problem)) {
-    dispatch_16_bit(problem.dtype(), [&](auto dtype) {
+    dispatch_dtype(problem.dtype(), [&](auto dtype) {
       kernel_ = dispatch_format(problem.encoding.format,
                                 [&](auto format) { return find_kernel<dtype(), format()>(launch_); });
       find_largest_ = largest_kernel<dtype()>(launch_.reader);
