@@ -436,6 +436,60 @@ def test_sketches_on_a_device_refuse_before_they_launch():
     assert "table is a null pointer" in said()
 
 
+@needs_torch
+def test_a_sketch_inside_the_passes_and_its_transpose_derive_each_other(monkeypatch):
+    """The calls of the device path with the composition in place of its kernels."""
+    from fwht._torch import sketches
+
+    calls = []
+
+    def run(x, sketch, transposed):
+        calls.append(transposed)
+        return (sketch.transpose if transposed else sketch)(x, variant="cpu")
+
+    monkeypatch.setattr(sketches, "run", run)
+    monkeypatch.setattr(walsh.Sketch, "_in_passes", lambda self, x, variant: variant is None)
+    sketch = walsh.Sketch(7, 3, 1)
+    for call, size, forward in ((sketch, 7, False), (sketch.transpose, 3, True)):
+        x = torch.randn(2, size, dtype=torch.float64, requires_grad=True)
+        calls.clear()
+        call(x).sum().backward()
+        assert calls == [forward, not forward]
+        assert torch.autograd.gradcheck(call, (x,)) and torch.autograd.gradgradcheck(call, (x,))
+
+
+@needs_torch
+def test_a_sketch_inside_the_passes_hands_on_what_c_wants(monkeypatch):
+    """Sizes, pointers and workspace, with Python functions in place of C's."""
+    from fwht._torch import sketches
+
+    asked = []
+
+    class Library:
+        fwht_sketch_table = staticmethod(fwht._c.library.fwht_sketch_table)
+
+        @staticmethod
+        def fwht_sketch_workspace(code, length, rows, vectors, device, needed):
+            needed.value = 64
+            asked.append((code, length, rows, vectors))
+            return 0
+
+        @staticmethod
+        def fwht_sketch_on(code, length, rows, transposed, vectors, table, x, out, workspace, size, device, stream):
+            assert all((table, x, out, workspace)) and size == 64 and (code, length, rows, vectors) == asked[-1]
+            asked.append(transposed)
+            return 0
+
+    sketch = walsh.Sketch(7, 3, 1)
+    monkeypatch.setattr(sketches._c, "library", Library)
+    monkeypatch.setattr(sketches, "raw_stream", lambda device: 0)
+    assert sketches.run(torch.zeros(2, 5, 7), sketch, False).shape == (2, 5, 3)
+    assert sketches.run(torch.zeros(3, dtype=torch.float64), sketch, True).shape == (7,)
+    codes = [sketches.DTYPES[dtype] for dtype in (torch.float32, torch.float64)]
+    assert asked == [(codes[0], 7, 3, 10), False, (codes[1], 7, 3, 1), True]
+    assert bytes(sketch._table(torch.zeros(1)).numpy())[8:] == sketch.signs.packed[:4].ljust(4, b"\0")
+
+
 @pytest.mark.skipif(not CUDA, reason="no CUDA device")
 def test_sketches_on_a_device():
     """Of one kernel, two passes and three, beside the composition, as views, in graphs, and their gradients."""
