@@ -18,6 +18,7 @@ from ._torch.eager import (
     transform,
     transform_by_operator,
 )
+from ._torch.sketches import sketched, table_on
 
 __all__ = [
     "Tensor",
@@ -31,6 +32,8 @@ __all__ = [
     "mark_written",
     "quantize_into",
     "quantize_rows",
+    "sketched",
+    "table_on",
     "transform",
     "transform_by_operator",
     "view_of",

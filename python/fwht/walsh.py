@@ -10,8 +10,8 @@
     y = fwht.walsh.checked_transform(x)           # int32 or int64; OverflowError where a sum does not fit
 
 NumPy arrays and PyTorch tensors, on the CPU and on CUDA devices; every function returns what it was given. The C and C++ names
-are in fwht.h and variants/library/walsh.hpp; spectra and summaries of Boolean functions and dyadic convolutions for device memory too,
-the others for host memory. Source: docs/long_vectors.md.
+are in fwht.h and variants/library/walsh.hpp; spectra and summaries of Boolean functions, dyadic convolutions and sketches for device
+memory too, the others for host memory. Source: docs/long_vectors.md.
 """
 
 from __future__ import annotations
@@ -461,7 +461,8 @@ class Sketch:
     Args: length: of x, 1 to 2^30 (the limits of the transform count); rows: 1 to N; seed: 0 to 2^64 - 1.
 
     Calls: `sketch(x)`, x (..., length) in float32 or float64, gives (..., rows); `sketch.transpose(y)` gives (..., length).
-    Differentiable in PyTorch. Source: Tropp, Improved analysis of the subsampled randomized Hadamard transform (2011).
+    `variant` is as in `hadamard_transform`. None for CUDA tensors: signs and zeros are part of the first loads, chosen rows of the last
+    stores, without a padded copy of x. Differentiable in PyTorch. Source: Tropp, Improved analysis of the subsampled randomized Hadamard transform (2011).
 
     Example:
         >>> import numpy, fwht
@@ -488,6 +489,7 @@ class Sketch:
                 _c.fail(status)
         self.signs, self._kept = operators.Signs(bytes(words), self.padded), kept
         self._on: dict[Any, Any] = {}
+        self._tables: dict[Any, Any] = {}
 
     def _tools(self, x: Any) -> tuple[Any, Any]:
         """The signs of x's elements in its dtype, and the chosen rows, beside it."""
@@ -507,6 +509,16 @@ class Sketch:
             self._on[key] = made
         return self._on[key]
 
+    def _table(self, x: Any) -> Any:
+        """`fwht_sketch_table` beside a tensor: made at the first call, which waits for the device and may not be captured."""
+        if x.device not in self._tables:
+            self._tables[x.device] = _tensors.face_of(x).table_on(x.device, self.length, self.rows, self.seed, self.padded)
+        return self._tables[x.device]
+
+    def _in_passes(self, x: Any, variant: str | None) -> bool:
+        face = _tensors.face_of(x)
+        return bool(face and variant is None and _view(x).device != _c.HOST and face.convolves(x, x))
+
     def _check(self, x: Any, wanted: int) -> None:
         view = _host_or_tensor(x, "x")
         if _dtype_name(view) not in ("float32", "float64"):
@@ -516,6 +528,8 @@ class Sketch:
 
     def __call__(self, x: Any, *, variant: str | None = None) -> Any:
         self._check(x, self.length)
+        if self._in_passes(x, variant):
+            return _tensors.face_of(x).sketched(x, self, False)
         signs, kept = self._tools(x)
         x = x * signs
         if _tensors.face_of(x):
@@ -528,6 +542,8 @@ class Sketch:
 
     def transpose(self, y: Any, *, variant: str | None = None) -> Any:
         self._check(y, self.rows)
+        if self._in_passes(y, variant):
+            return _tensors.face_of(y).sketched(y, self, True)
         signs, kept = self._tools(y)
         if _tensors.face_of(y):
             spread = y.new_zeros((*y.shape[:-1], self.padded)).index_copy(-1, kept, y)

@@ -282,6 +282,17 @@ FWHT_API fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t
  * m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side. */
 FWHT_API fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,
                                  const void* in, void* out, int32_t threads);
+/* The 3 ((N + 31) / 32) words that a device reads of a sketch; made once, copied there by the caller. */
+FWHT_API fwht_status fwht_sketch_table(int64_t length, int64_t m, uint64_t seed, uint32_t* words);
+/* The same sketch in memory of CUDA device `device`, on `stream`, or where `transposed` is not 0 its transpose, from
+ * vectors of m to vectors of `length`. `table` is a copy of fwht_sketch_table's words at a multiple of 8 bytes, and is
+ * not looked at. The workspace has fwht_sketch_workspace bytes, 0 where one kernel holds N elements. Nothing that is
+ * written overlaps anything. */
+FWHT_API fwht_status fwht_sketch_on(int32_t dtype, int64_t length, int64_t m, int32_t transposed, int64_t vectors,
+                                    const uint32_t* table, const void* in, void* out, void* workspace,
+                                    int64_t workspace_bytes, int32_t device, void* stream);
+FWHT_API fwht_status fwht_sketch_workspace(int32_t dtype, int64_t length, int64_t m, int64_t vectors,
+                                           int32_t device, int64_t* bytes);
 
 /* --- linear layers with 4-bit weights ----------------------------------------------------------------------
  * y[m][n] = x[m][k] W[k][n] for m tokens, x rotated first where the problem says so. W[i][c] = scales[g][c] (q - z) in

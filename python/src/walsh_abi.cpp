@@ -1,4 +1,4 @@
-// The C ABI of Walsh spectra and of what is composed of transforms on the host.
+// The C ABI of Walsh spectra, convolutions, rounds and sketches.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -184,6 +184,31 @@ fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t count, c
 fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,
                         const void* in, void* out, int32_t threads) {
   return guarded([&] { fwht::walsh::sketch({length, m, seed}, dtype_of(dtype), vectors, in, out, threads); });
+}
+
+fwht_status fwht_sketch_table(int64_t length, int64_t m, uint64_t seed, uint32_t* words) {
+  return guarded([&] {
+    required_pointer("words", words);
+    const std::vector<std::uint32_t> made = fwht::walsh::sketch_table({length, m, seed});
+    std::copy(made.begin(), made.end(), words);
+  });
+}
+
+fwht_status fwht_sketch_on(int32_t dtype, int64_t length, int64_t m, int32_t transposed, int64_t vectors,
+                           const uint32_t* table, const void* in, void* out, void* workspace,
+                           int64_t workspace_bytes, int32_t device, void* stream) {
+  return guarded([&] {
+    fwht::walsh::sketch_on_device({length, m}, transposed != 0, dtype_of(dtype), vectors, table, in, out,
+                                  workspace, workspace_bytes, static_cast<fwht::Stream>(stream), device);
+  });
+}
+
+fwht_status fwht_sketch_workspace(int32_t dtype, int64_t length, int64_t m, int64_t vectors, int32_t device,
+                                  int64_t* bytes) {
+  return guarded([&] {
+    *required_pointer("bytes", bytes) =
+        fwht::walsh::sketch_workspace_bytes({length, m}, dtype_of(dtype), vectors, device);
+  });
 }
 
 }  // extern "C"

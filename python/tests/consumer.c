@@ -99,7 +99,7 @@ static void spectra(void) {
   static const double a[4] = {1, 2, 0, 0}, b[4] = {0, 0, 1, 0}, c[4] = {0, 0, 1, 2};
   int32_t w[4], values[2];
   int64_t places[2], rows[3], numbers[4], count = 0;
-  uint32_t signs[2];
+  uint32_t signs[2], table[3];
   double out[4], sketch[2];
   const void* both[2];
   fwht_spectrum_summary summary;
@@ -134,6 +134,13 @@ static void spectra(void) {
          "rounds");
   expect(fwht_sketch(FWHT_F64, 3, 2, 0, 1, a, sketch, 1) == FWHT_OK, "sketch");
   expect(fwht_sketch(FWHT_F16, 3, 2, 0, 1, a, sketch, 1) == FWHT_BAD_REQUEST, "sketch of fp16");
+  expect(fwht_sketch_table(3, 3, 1, table) == FWHT_OK && table[1] == 0 && table[2] < 16 &&
+             table[0] == (uint32_t)(1 << rows[0] | 1 << rows[1] | 1 << rows[2]),
+         "the table of a sketch");
+  expect(fwht_sketch_on(FWHT_F64, 3, 9, 0, 1, table, a, sketch, NULL, 0, 0, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "rows=9 must be between 1 and 4") != NULL,
+         "a sketch of too many rows on a device");
+  expect(fwht_sketch_workspace(FWHT_F16, 3, 2, 1, 0, &count) == FWHT_BAD_REQUEST, "its workspace in fp16");
   expect(fwht_rounds(17, 4, 1, 2, both, a, out, 1) == FWHT_BAD_REQUEST, "unknown dtype");
 }
 

@@ -1,5 +1,7 @@
 """Integers and float64 in every array library, and the module `walsh`, against NumPy in float64 and int64."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -405,6 +407,113 @@ def test_sketch(kind, length):
     assert np.allclose(numpy_of(sketch(give(x, kind))), x @ matrix.T, rtol=0, atol=1e-13)
     assert np.allclose(numpy_of(sketch.transpose(give(y, kind))), y @ matrix, rtol=0, atol=1e-13)
     assert numpy_of(sketch(give(x.astype("float32"), kind))).dtype == np.float32
+
+
+def test_the_table_of_a_sketch():
+    """Masks of the chosen rows, how many are before each word, and the signs."""
+    sketch = walsh.Sketch(100, 40, 7)
+    words = (ctypes.c_uint32 * 12)()
+    assert fwht._c.library.fwht_sketch_table(100, 40, 7, words) == 0
+    kept = [j for j in range(128) if words[j // 32 * 2] >> j % 32 & 1]
+    assert kept == list(sketch._kept)
+    assert [words[2 * i + 1] for i in range(4)] == [sum(j < 32 * i for j in kept) for i in range(4)]
+    assert bytes(words)[32:] == sketch.signs.packed
+    assert fwht._c.library.fwht_sketch_table(100, 129, 7, words) != 0
+
+
+def test_sketches_on_a_device_refuse_before_they_launch():
+    """Requests that need no device to be refused."""
+
+    def said(dtype=2, length=100, rows=40, vectors=1, table=None):
+        status = fwht._c.library.fwht_sketch_on(dtype, length, rows, 0, vectors, table, None, None, None, 0, 0, None)
+        with pytest.raises((ValueError, TypeError)) as refusal:
+            fwht._c.fail(status)
+        return str(refusal.value)
+
+    assert "length=0 must be between 1 and" in said(length=0)
+    assert "rows=129 must be between 1 and 128" in said(rows=129)
+    assert "must be f32 or f64 for sketches" in said(dtype=0)
+    assert "table is a null pointer" in said()
+
+
+@needs_torch
+def test_a_sketch_inside_the_passes_and_its_transpose_derive_each_other(monkeypatch):
+    """The calls of the device path with the composition in place of its kernels."""
+    from fwht._torch import sketches
+
+    calls = []
+
+    def run(x, sketch, transposed):
+        calls.append(transposed)
+        return (sketch.transpose if transposed else sketch)(x, variant="cpu")
+
+    monkeypatch.setattr(sketches, "run", run)
+    monkeypatch.setattr(walsh.Sketch, "_in_passes", lambda self, x, variant: variant is None)
+    sketch = walsh.Sketch(7, 3, 1)
+    for call, size, forward in ((sketch, 7, False), (sketch.transpose, 3, True)):
+        x = torch.randn(2, size, dtype=torch.float64, requires_grad=True)
+        calls.clear()
+        call(x).sum().backward()
+        assert calls == [forward, not forward]
+        assert torch.autograd.gradcheck(call, (x,)) and torch.autograd.gradgradcheck(call, (x,))
+
+
+@needs_torch
+def test_a_sketch_inside_the_passes_hands_on_what_c_wants(monkeypatch):
+    """Sizes, pointers and workspace, with Python functions in place of C's."""
+    from fwht._torch import sketches
+
+    asked = []
+
+    class Library:
+        fwht_sketch_table = staticmethod(fwht._c.library.fwht_sketch_table)
+
+        @staticmethod
+        def fwht_sketch_workspace(code, length, rows, vectors, device, needed):
+            needed.value = 64
+            asked.append((code, length, rows, vectors))
+            return 0
+
+        @staticmethod
+        def fwht_sketch_on(code, length, rows, transposed, vectors, table, x, out, workspace, size, device, stream):
+            assert all((table, x, out, workspace)) and size == 64 and (code, length, rows, vectors) == asked[-1]
+            asked.append(transposed)
+            return 0
+
+    sketch = walsh.Sketch(7, 3, 1)
+    monkeypatch.setattr(sketches._c, "library", Library)
+    monkeypatch.setattr(sketches, "raw_stream", lambda device: 0)
+    assert sketches.run(torch.zeros(2, 5, 7), sketch, False).shape == (2, 5, 3)
+    assert sketches.run(torch.zeros(3, dtype=torch.float64), sketch, True).shape == (7,)
+    codes = [sketches.DTYPES[dtype] for dtype in (torch.float32, torch.float64)]
+    assert asked == [(codes[0], 7, 3, 10), False, (codes[1], 7, 3, 1), True]
+    assert bytes(sketch._table(torch.zeros(1)).numpy())[8:] == sketch.signs.packed[:4].ljust(4, b"\0")
+
+
+@pytest.mark.skipif(not CUDA, reason="no CUDA device")
+def test_sketches_on_a_device():
+    """Of one kernel, two passes and three, beside the composition, as views, in graphs, and their gradients."""
+    for length, rows, leading in ((1, 2, (3,)), (1000, 50, (2, 5)), (2**14 - 1, 2**14, (3,)), (40000, 1, (90,)), (2**22 + 1, 5000, ())):
+        sketch = walsh.Sketch(length, rows, 3)
+        for dtype in (torch.float32, torch.float64):  # sums of integers are exact, so that only the scale rounds
+            for call, size in ((sketch, length), (sketch.transpose, rows)):
+                x = torch.randint(-2, 3, (*leading, size), device="cuda").to(dtype)
+                want = call(x.double(), variant="passes")
+                assert torch.allclose(call(x).double(), want, rtol=4 * torch.finfo(dtype).eps, atol=0)
+    sketch = walsh.Sketch(3000, 70, 3)
+    x = torch.randint(-2, 3, (4, 3001), device="cuda").double()[:, 1:]
+    want = sketch(x)
+    assert torch.allclose(want, sketch(x, variant="passes"), rtol=2.0**-50, atol=0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = sketch(x)
+    y.zero_()
+    graph.replay()
+    assert torch.equal(y, want)
+    small = walsh.Sketch(7, 3, 1)
+    for call, size in ((small, 7), (small.transpose, 3)):
+        x = torch.randn(2, size, dtype=torch.float64, device="cuda", requires_grad=True)
+        assert torch.autograd.gradcheck(call, (x,)) and torch.autograd.gradgradcheck(call, (x,))
 
 
 def test_sketches_keep_the_mean_of_lengths():

@@ -416,6 +416,89 @@ TEST_F(TransformGpu, DyadicConvolutionsRefuseWhatTheyCannotUse) {
   synchronize(Memory::device);
 }
 
+// One kernel, two passes and three, with and without vectors behind the first group. All sums are integers
+// that both types hold.
+TEST_F(TransformGpu, SketchesAndTheirTransposesAreTheHosts) {
+  const int device = current_device();
+  const auto check = [&]<class Number>(Dtype dtype, std::int64_t length, std::int64_t rows,
+                                       std::int64_t vectors, Number) {
+    const walsh::Sketch asked{length, rows, 11};
+    const std::int64_t n = asked.padded();
+    const std::vector<std::uint32_t> words = walsh::sketch_table(asked);
+    const std::vector<std::uint32_t> signs = walsh::random_signs(n, 11);
+    const std::vector<std::int64_t> chosen = walsh::random_rows(n, rows, 11);
+    const auto sign = [&](std::int64_t j) {
+      return Number((signs[static_cast<std::size_t>(j / 32)] >> j % 32 & 1) != 0 ? -1 : 1);
+    };
+    const auto scale = static_cast<Number>(1 / std::sqrt(static_cast<double>(rows)));
+    for (const bool transposed : {false, true}) {
+      const std::int64_t from = transposed ? rows : length, to = transposed ? length : rows;
+      std::vector<Number> x(static_cast<std::size_t>(vectors * from)),
+          want(static_cast<std::size_t>(vectors * to)), got(want.size() + 4, Number(77));
+      std::uint64_t state = static_cast<std::uint64_t>(length);
+      for (Number& each : x) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        each = static_cast<Number>(static_cast<int>(state >> 62) - 2);
+      }
+      std::vector<std::int64_t> padded(static_cast<std::size_t>(n));
+      for (std::int64_t v = 0; v < vectors; ++v) {
+        std::fill(padded.begin(), padded.end(), 0);
+        for (std::int64_t i = 0; i < from; ++i) {
+          const std::int64_t j = transposed ? chosen[static_cast<std::size_t>(i)] : i;
+          padded[static_cast<std::size_t>(j)] = static_cast<std::int64_t>(
+              x[static_cast<std::size_t>(v * from + i)] * (transposed ? Number(1) : sign(j)));
+        }
+        Problem exact = make_problem(Dtype::i64, n, 1);
+        exact.scale = 1.0;
+        plan(cpu::variant, exact, this_device())->execute({padded.data(), padded.data()});
+        for (std::int64_t i = 0; i < to; ++i) {
+          const std::int64_t j = transposed ? i : chosen[static_cast<std::size_t>(i)];
+          want[static_cast<std::size_t>(v * to + i)] =
+              static_cast<Number>(padded[static_cast<std::size_t>(j)]) * (transposed ? sign(j) : Number(1)) *
+              scale;
+        }
+      }
+      Buffer table(Memory::device, 4 * words.size()), in(Memory::device, sizeof(Number) * x.size()),
+          out(Memory::device, sizeof(Number) * got.size());
+      table.upload(words.data(), 4 * words.size());
+      in.upload(x.data(), sizeof(Number) * x.size());
+      out.upload(got.data(), sizeof(Number) * got.size());
+      synchronize(Memory::device);
+      const std::int64_t needed = walsh::sketch_workspace_bytes(asked, dtype, vectors, device);
+      Buffer workspace(Memory::device, static_cast<std::size_t>(std::max<std::int64_t>(needed, 16)));
+      walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(), out.data(),
+                              workspace.data(), needed, nullptr, device);
+      synchronize(Memory::device);
+      out.download(got.data(), sizeof(Number) * got.size());
+      EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin()))
+          << name_of(dtype) << ", " << vectors << " of " << length << ", " << rows << " rows"
+          << (transposed ? ", transposed" : "");
+      for (std::size_t i = want.size(); i < got.size(); ++i)
+        EXPECT_EQ(got[i], Number(77)) << "behind the end";
+      if (needed == 0) continue;
+      EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
+                                           out.data(), workspace.data(), needed - 1, nullptr, device),
+                   BadRequest);
+      EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
+                                           out.data(), nullptr, needed, nullptr, device),
+                   BadRequest);
+      EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
+                                           in.data(), workspace.data(), needed, nullptr, device),
+                   BadRequest);
+    }
+  };
+  check(Dtype::f32, 1, 1, 3, float{});
+  check(Dtype::f64, 1, 2, 3, double{});
+  for (int log_n = 2; log_n <= 23; ++log_n) {
+    const std::int64_t n = std::int64_t{1} << log_n, vectors = log_n < 12 ? 37 : log_n == 16 ? 70 : 2;
+    for (const std::int64_t rows : {std::int64_t{1}, n / 3, n}) {
+      if (rows < 1 || (log_n > 18 && rows != n / 3)) continue;
+      check(Dtype::f32, n - 1, rows, vectors, float{});
+      check(Dtype::f64, n / 2 + 1, rows, vectors, double{});
+    }
+  }
+}
+
 TEST_F(TransformGpu, KeepsNoMorePlansThanItsLimit) {
   const std::size_t usual = transform_plan_limit();
   set_transform_plan_limit(3);

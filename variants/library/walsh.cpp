@@ -20,6 +20,7 @@
 #include "variants/cpu/cpu.hpp"
 #include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
+#include "variants/library/sketched_rows.hpp"
 #include "variants/library/transform.hpp"
 #include "variants/passes/passes.hpp"
 
@@ -583,13 +584,57 @@ std::int64_t Sketch::padded() const {
                                 static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length))));
 }
 
-void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void* in, void* out, int threads) {
+namespace {
+
+/// N.
+std::int64_t require_sketch(const Sketch& sketch) {
   const std::int64_t n = sketch.padded();
-  require_rows(n, vectors);
   if (sketch.rows < 1 || sketch.rows > n)
     throw BadRequest(concat("rows=", sketch.rows, " must be between 1 and ", n, ", the padded length"));
+  return n;
+}
+
+std::int64_t require_sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors) {
+  const std::int64_t n = require_sketch(sketch);
+  require_rows(n, vectors);
   if (dtype != Dtype::f32 && dtype != Dtype::f64)
     throw BadRequest(concat("dtype ", name_of(dtype), " must be f32 or f64 for sketches"));
+  return n;
+}
+
+double scale_of(const Sketch& sketch) {
+  return 1.0 / std::sqrt(static_cast<double>(sketch.rows));
+}
+
+SketchPasses passes_of_sketch(Dtype dtype, std::int64_t n, const DeviceInfo& device) {
+  return sketch_passes(passes::word_of(dtype), log2_floor(n), device.shared_bytes_per_block);
+}
+
+/// sketch_in_passes on a device.
+struct DeviceSketch {
+  SketchPasses passes;
+  const DeviceInfo& info;
+  Stream stream;
+  int device;
+  Dtype dtype;
+
+  void whole(const SketchedVectors& work) { launch_sketched_rows(work, info, stream); }
+  void source(const SketchedVectors& work, int row_bits, void* sums) {
+    launch_sketch_source(work, row_bits, sums, info, stream);
+  }
+  void middle(std::int64_t vectors, void* sums) {
+    fwht::transform(passes::variant, {sums, sums},
+                    columns_above(dtype, passes.row, passes.middle, vectors << passes.last), stream, device);
+  }
+  void sink(const SketchedVectors& work, int bits, const void* sums) {
+    launch_sketch_sink(work, bits, sums, info, stream);
+  }
+};
+
+}  // namespace
+
+void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void* in, void* out, int threads) {
+  const std::int64_t n = require_sketch(sketch, dtype, vectors);
   if (vectors == 0) return;
   require("in", in);
   require("out", out);
@@ -598,7 +643,7 @@ void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void*
   const std::int64_t bytes = bytes_of(dtype);
   std::vector<std::byte> padded(static_cast<std::size_t>(n * bytes));
   Problem problem = make_problem(dtype, Operator::sylvester(n).with_signs(), 1);
-  problem.scale = 1.0 / std::sqrt(static_cast<double>(sketch.rows));
+  problem.scale = scale_of(sketch);
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
   for (std::int64_t v = 0; v < vectors; ++v, from += sketch.length * bytes) {
@@ -612,6 +657,69 @@ void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void*
       to += bytes;
     }
   }
+}
+
+std::vector<std::uint32_t> sketch_table(const Sketch& sketch) {
+  const std::int64_t n = require_sketch(sketch);
+  const std::vector<std::uint32_t> signs = random_signs(n, sketch.seed);
+  std::vector<std::uint32_t> table(2 * signs.size());
+  for (const std::int64_t row : random_rows(n, sketch.rows, sketch.seed))
+    table[static_cast<std::size_t>(row / 32 * 2)] |= std::uint32_t{1} << (row % 32);
+  for (std::size_t i = 2; i < table.size(); i += 2)
+    table[i + 1] = table[i - 1] + static_cast<std::uint32_t>(std::popcount(table[i - 2]));
+  table.insert(table.end(), signs.begin(), signs.end());
+  return table;
+}
+
+std::int64_t sketch_workspace_bytes(const Sketch& sketch, Dtype dtype, std::int64_t vectors, int device) {
+  const std::int64_t n = require_sketch(sketch, dtype, vectors);
+  if (vectors == 0 || passes_of_sketch(dtype, n, known_device(device)).last == 0) return 0;
+  return convolved_together(dtype, log2_floor(n), vectors) * n * bytes_of(dtype);
+}
+
+void sketch_on_device(const Sketch& sketch, bool transposed, Dtype dtype, std::int64_t vectors,
+                      const void* table, const void* in, void* out, void* workspace,
+                      std::int64_t workspace_bytes, Stream stream, int device) {
+  const std::int64_t n = require_sketch(sketch, dtype, vectors);
+  if (vectors == 0) return;
+  require("table", table, 8);
+  require("in", in, bytes_of(dtype));
+  require("out", out, bytes_of(dtype));
+  const DeviceScope scope(device);
+  const std::int64_t needed = sketch_workspace_bytes(sketch, dtype, vectors, device);
+  require_workspace(workspace, workspace_bytes, needed);
+  struct Extent {
+    const char* name;
+    const void* at;
+    std::int64_t bytes;
+  };
+  const std::int64_t bytes = vectors * bytes_of(dtype);
+  const Extent all[] = {{"out", out, bytes * (transposed ? sketch.length : sketch.rows)},
+                        {"workspace", workspace, needed},
+                        {"in", in, bytes * (transposed ? sketch.rows : sketch.length)},
+                        {"table", table, 12 * sketch_words(n)}};
+  for (int i = 0; i < 4; ++i) {
+    if (all[i].bytes == 0) continue;
+    for (int written = 0; written < std::min(i, 2); ++written) {
+      if (all[written].bytes > 0)
+        require_apart(all[written].name, all[written].at, all[written].bytes, all[i].name, all[i].at,
+                      all[i].bytes);
+    }
+    require_reachable(all[i].name, all[i].at, device);
+  }
+  const DeviceInfo& info = known_device(device);
+  const SketchedVectors work{.dtype = dtype,
+                             .log_n = log2_floor(n),
+                             .length = sketch.length,
+                             .rows = sketch.rows,
+                             .vectors = vectors,
+                             .transposed = transposed,
+                             .table = sketch_table_at(table, n),
+                             .in = in,
+                             .out = out,
+                             .scale = scale_of(sketch)};
+  DeviceSketch machine{passes_of_sketch(dtype, n, info), info, stream, device, dtype};
+  sketch_in_passes(machine.passes, work, workspace, machine);
 }
 
 }  // namespace fwht::walsh

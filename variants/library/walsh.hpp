@@ -1,6 +1,6 @@
 // What Walsh spectra are asked for, on the host, by the variant `cpu`: spectra of Boolean functions, dyadic
-// convolutions, rounds of signs and transforms, and sketches of chosen rows. Spectra of Boolean functions on
-// a device too. docs/long_vectors.md.
+// convolutions, rounds of signs and transforms, and sketches of chosen rows. All but rounds on a device too.
+// docs/long_vectors.md.
 #pragma once
 
 #include <cstddef>
@@ -150,5 +150,27 @@ struct Sketch {
 /// not from 1 to N.
 void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void* in, void* out,
             int threads = 0);
+
+/// What a device reads of a sketch, 3 ceil(N / 32) words that its caller makes once and copies there: of 32
+/// coefficients each a mask of the chosen ones and how many are chosen before them, then random_signs(N,
+/// seed). Throws BadRequest as sketch does.
+std::vector<std::uint32_t> sketch_table(const Sketch& sketch);
+
+/// The same sketch in memory of CUDA device `device`, enqueued on `stream`; may be captured. The first loads
+/// multiply by the signs and read zeros behind `length`, the last stores keep the chosen rows
+/// (sketched_rows.hpp): one pass over memory where a block holds N elements, two to 2^22, three above.
+/// Results are wrong by at most (log2 N + 2) u sqrt(N / m) |x|, u the type's rounding.
+/// @param transposed  x = sqrt(N / m) D H R^T y, its first `length` elements: `in` has vectors of m, `out` of
+///                    `length` elements
+/// @param table       sketch_table(sketch), at a multiple of 8 bytes; its content is not looked at
+/// @param workspace   sketch_workspace_bytes() that this call works in, at a multiple of 16 bytes; of any
+///                    content
+/// Throws BadRequest as sketch does, for null and misaligned pointers, memory of another device, too small a
+/// workspace, and where `out` or the workspace overlap anything.
+void sketch_on_device(const Sketch& sketch, bool transposed, Dtype dtype, std::int64_t vectors,
+                      const void* table, const void* in, void* out, void* workspace,
+                      std::int64_t workspace_bytes, Stream stream, int device);
+/// 0 where a block of the device holds N elements; else as many padded vectors as 16 MiB hold, at least one.
+std::int64_t sketch_workspace_bytes(const Sketch& sketch, Dtype dtype, std::int64_t vectors, int device);
 
 }  // namespace fwht::walsh

@@ -20,6 +20,7 @@
 #include "variants/cpu/cpu.hpp"
 #include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
+#include "variants/library/sketched_rows.hpp"
 #include "variants/passes/schedule.hpp"
 
 namespace fwht::walsh {
@@ -489,6 +490,390 @@ TEST(Walsh, RoundsAndSketchesAreTheirMatrices) {
             std::string::npos);
   EXPECT_THROW(sketch({50, 20, 1}, Dtype::bf16, 1, x.data(), y.data()), BadRequest);
   EXPECT_THROW(rounds(Dtype::f64, kN, 1, {}, x.data(), y.data()), BadRequest);
+}
+
+constexpr std::int64_t kSharedOfBlocks[] = {101376, 232448};
+
+TEST(Walsh, SketchesOnADevicePutEachBitIntoOnePass) {
+  for (const passes::Word word : {passes::Word::fp32, passes::Word::eight_bytes}) {
+    const int number = word == passes::Word::eight_bytes ? 8 : 4;
+    for (const std::int64_t shared : kSharedOfBlocks) {
+      for (int log_n = 1; log_n <= 30; ++log_n) {
+        SCOPED_TRACE(concat("2^", log_n, " of ", number, " bytes"));
+        const SketchPasses found = sketch_passes(word, log_n, shared);
+        EXPECT_EQ(found.row + found.middle + found.last, log_n);
+        EXPECT_EQ(found.last == 0, log_n <= 14 && passes::is_one_pass(word, log_n, shared));
+        if (found.last == 0) continue;
+        EXPECT_TRUE(std::set<int>({9, 10, 12, 13}).contains(found.row)) << "the kernels there are";
+        if (found.row == 9) {
+          EXPECT_EQ(number, 8);
+        }
+        EXPECT_EQ(found.middle == 0, log_n <= 22);
+        const passes::PassTile source = sketch_source_tile(word, found.row);
+        EXPECT_EQ(source.levels(), found.row);
+        EXPECT_EQ(source.width(), 1);
+        const int threads = sketch_source_threads(source), tiles = threads / source.threads();
+        EXPECT_LE(threads, 1024);
+        EXPECT_EQ((std::int64_t{1} << (log_n - found.row)) % tiles, 0) << "blocks are full";
+        EXPECT_LE(tiles * source.shared_bytes(), shared);
+        for (const int bits : {found.middle, found.last}) {
+          if (bits == 0) continue;
+          EXPECT_GE(bits, passes::kFewestAxisBits);
+          EXPECT_LE(bits, kMostSketchedBits);
+          const passes::PassTile sink = sketch_sink_tile(word, bits);
+          EXPECT_LE(sink.threads(), 1024);
+          EXPECT_EQ(sink.width(), 1);
+          EXPECT_LE(sink.shared_bytes(), shared);
+          EXPECT_GE(log_n, sink.log_elements());
+        }
+      }
+    }
+  }
+}
+
+TEST(Walsh, TheTableOfASketchTellsSignsAndPlaces) {
+  for (const std::int64_t length : {1, 2, 3, 31, 33, 1000, 4096}) {
+    const Sketch whole{length, 1, 9};
+    const std::int64_t n = whole.padded();
+    for (const std::int64_t rows : {std::int64_t{1}, (n + 1) / 2, n}) {
+      const std::vector<std::uint32_t> words = sketch_table({length, rows, 9});
+      ASSERT_EQ(static_cast<std::int64_t>(words.size()), 3 * sketch_words(n));
+      const SketchTable table = sketch_table_at(words.data(), n);
+      const std::vector<std::uint32_t> signs = random_signs(n, 9);
+      EXPECT_TRUE(std::equal(signs.begin(), signs.end(), table.signs));
+      const ChosenElements<const float> side{nullptr, static_cast<int>(rows), table};
+      std::vector<std::int64_t> chosen;
+      for (int j = 0; j < n; ++j) {
+        const SketchPlace place = side.place(side.word(j), j);
+        if (!place.exists) continue;
+        EXPECT_EQ(place.offset, static_cast<int>(chosen.size()));
+        chosen.push_back(j);
+      }
+      EXPECT_EQ(chosen, random_rows(n, rows, 9));
+    }
+  }
+}
+
+/// What the kernels of sketches do, thread after thread between barriers, by the functions that they use.
+template <class Number>
+class HostSketch {
+ public:
+  HostSketch(passes::Word word, SketchPasses split) : word_(word), split_(split) {}
+
+  void whole(const SketchedVectors& work) {
+    with_sides(work, [&](const auto& source, const auto& sink) { whole(work, source, sink); });
+  }
+  void source(const SketchedVectors& work, int row_bits, void* sums) {
+    with_sides(work, [&](const auto& source, const auto&) {
+      const passes::PassTile tile = sketch_source_tile(word_, row_bits);
+      for (std::int64_t index = 0; index < work.vectors << (work.log_n - row_bits); ++index) {
+        const std::int64_t vector = index >> (work.log_n - row_bits);
+        const auto element = [&](int round, int thread, int k) {
+          return sketch_source_element(tile, index, work.log_n, round, thread, k);
+        };
+        rounds_of(
+            tile,
+            [&](int thread, int k) {
+              const int j = element(0, thread, k);
+              const auto word = source.word(j);
+              const SketchPlace place = source.place(word, j);
+              return place.exists ? source.with_sign(word, j, vector_of(source, vector)[place.offset])
+                                  : Number(0);
+            },
+            [&](int round, int thread, int k, Number x) {
+              static_cast<Number*>(sums)[(vector << work.log_n) + element(round, thread, k)] = x;
+            });
+      }
+    });
+  }
+  void middle(std::int64_t vectors, void* sums) {
+    columns_passed_ = true;
+    Problem problem = make_problem(sizeof(Number) == 8 ? Dtype::f64 : Dtype::f32,
+                                   std::int64_t{1} << split_.middle, vectors << (split_.row + split_.last));
+    problem.inner = std::int64_t{1} << split_.row;
+    problem.set_row_stride(problem.block_elements());
+    problem.scale = 1.0;
+    plan(cpu::variant, problem, this_device())->execute({sums, sums});
+  }
+  void sink(const SketchedVectors& work, int bits, const void* sums) {
+    with_sides(work, [&](const auto&, const auto& sink) {
+      const passes::PassTile tile = sketch_sink_tile(word_, bits);
+      const int log_tiles = work.log_n - tile.log_elements();
+      for (std::int64_t index = 0; index < work.vectors << log_tiles; ++index) {
+        const std::int64_t vector = index >> log_tiles;
+        const auto element = [&](int round, int thread, int k) {
+          return sketch_sink_element(tile, index, work.log_n, round, thread, k);
+        };
+        rounds_of(
+            tile,
+            [&](int thread, int k) {
+              return static_cast<const Number*>(sums)[(vector << work.log_n) + element(0, thread, k)];
+            },
+            [&](int round, int thread, int k, Number x) {
+              store_padded(sink, vector, element(round, thread, k), x * static_cast<Number>(work.scale));
+            });
+      }
+    });
+  }
+  bool columns_passed() const { return columns_passed_; }
+
+ private:
+  template <class Do>
+  static void with_sides(const SketchedVectors& work, const Do& act) {
+    const auto* const in = static_cast<const Number*>(work.in);
+    auto* const out = static_cast<Number*>(work.out);
+    if (work.transposed) {
+      act(ChosenElements<const Number>{in, static_cast<int>(work.rows), work.table},
+          SignedElements<Number>{out, static_cast<int>(work.length), work.table});
+    } else {
+      act(SignedElements<const Number>{in, static_cast<int>(work.length), work.table},
+          ChosenElements<Number>{out, static_cast<int>(work.rows), work.table});
+    }
+  }
+
+  template <class Sink>
+  static void store_padded(const Sink& sink, std::int64_t vector, int j, Number x) {
+    const auto word = sink.word(j);
+    const SketchPlace place = sink.place(word, j);
+    if (place.exists) vector_of(sink, vector)[place.offset] = sink.with_sign(word, j, x);
+  }
+
+  using Registers = std::vector<std::array<Number, 32>>;
+
+  static void butterflies(Registers& x, int registers, int first_bit, int end = 31) {
+    for (auto& of_thread : x) {
+      for (int bit = first_bit; 1 << bit < registers && bit < end; ++bit) {
+        for (int k = 0; k < registers; ++k) {
+          if ((k >> bit & 1) != 0) continue;
+          Number& low = of_thread[static_cast<std::size_t>(k)];
+          Number& high = of_thread[static_cast<std::size_t>(k | 1 << bit)];
+          const Number a = low, b = high;
+          low = a + b, high = a - b;
+        }
+      }
+    }
+  }
+
+  /// transform_loaded between loads and stores.
+  template <class Load, class Store>
+  static void rounds_of(const passes::PassTile& tile, const Load& load, const Store& store) {
+    const int registers = tile.registers();
+    Registers x(static_cast<std::size_t>(tile.threads()));
+    const auto each = [&](const auto& act) {
+      for (int thread = 0; thread < tile.threads(); ++thread) {
+        for (int k = 0; k < registers; ++k)
+          act(thread, k, x[static_cast<std::size_t>(thread)][static_cast<std::size_t>(k)]);
+      }
+    };
+    each([&](int thread, int k, Number& of) { of = load(thread, k); });
+    for (int bit = 0; tile.whole_row && bit < tile.log_columns; ++bit) {
+      const Registers before = x;
+      each([&](int thread, int k, Number& of) {
+        const Number other = before[static_cast<std::size_t>(thread ^ 1 << bit)][static_cast<std::size_t>(k)];
+        of = (thread >> bit & 1) != 0 ? other - of : of + other;
+      });
+    }
+    butterflies(x, registers, tile.first_new_bit(0));
+    for (int round = 1; round < tile.rounds(); ++round) {
+      std::vector<Number> shared(static_cast<std::size_t>(tile.shared_words()));
+      const auto word = [&](int of_round, int thread, int k) {
+        return static_cast<std::size_t>(tile.word(
+            tile.first_row(of_round, thread) + (k << tile.low_bit(of_round)), tile.column_of(thread)));
+      };
+      each([&](int thread, int k, Number& of) { shared[word(round - 1, thread, k)] = of; });
+      each([&](int thread, int k, Number& of) { of = shared[word(round, thread, k)]; });
+      butterflies(x, registers, tile.first_new_bit(round));
+    }
+    each([&](int thread, int k, Number& of) { store(tile.rounds() - 1, thread, k, of); });
+  }
+
+  /// The kernel sketched_rows.
+  template <class Source, class Sink>
+  void whole(const SketchedVectors& work, const Source& source, const Sink& sink) const {
+    const passes::RowTile tile = passes::row_tile(word_, work.log_n, false);
+    const int log_n = work.log_n, in_vector = (1 << log_n) - 1, last = tile.rounds() - 1;
+    const std::int64_t of_block = std::int64_t{1} << (tile.log_elements - log_n);
+    for (std::int64_t first = 0; first < work.vectors; first += of_block) {
+      std::vector<Number> shared(std::size_t{1} << tile.log_elements,
+                                 std::numeric_limits<Number>::quiet_NaN());
+      Registers x(static_cast<std::size_t>(tile.threads()));
+      const auto each = [&](const auto& act) {
+        for (int thread = 0; thread < tile.threads(); ++thread) {
+          for (int k = 0; k < 32; ++k)
+            act(thread, k, x[static_cast<std::size_t>(thread)][static_cast<std::size_t>(k)]);
+        }
+      };
+      const auto at = [&](int round, int thread, int k) -> Number& {
+        return shared[static_cast<std::size_t>(tile.word(tile.element(round, thread, k)))];
+      };
+      each([&](int thread, int i, Number&) {
+        const int element = tile.loaded(thread, i, 0);
+        const std::int64_t vector = first + (element >> log_n);
+        const int j = element & in_vector;
+        const SketchPlace place = source.place(source.word(j), j);
+        shared[static_cast<std::size_t>(tile.word(element))] =
+            place.exists && vector < work.vectors ? vector_of(source, vector)[place.offset] : Number(0);
+      });
+      each([&](int thread, int k, Number& of) {
+        of = source.with_sign(source.word(thread << 5 & in_vector), k & in_vector, at(0, thread, k));
+      });
+      butterflies(x, 32, 0, log_n);
+      for (int round = 1; round <= last; ++round) {
+        each([&](int thread, int k, Number& of) { at(round - 1, thread, k) = of; });
+        each([&](int thread, int k, Number& of) { of = at(round, thread, k); });
+        if (round == 1) {
+          butterflies(x, 32, 0, log_n - 5);
+        } else {
+          butterflies(x, 32, tile.upper().first_new_bit(1));
+        }
+      }
+      each([&](int thread, int k, Number& of) {
+        const int element = tile.element(last, thread, k);
+        const std::int64_t vector = first + (element >> log_n);
+        if (vector < work.vectors)
+          store_padded(sink, vector, element & in_vector, of * static_cast<Number>(work.scale));
+      });
+    }
+  }
+
+  passes::Word word_;
+  SketchPasses split_;
+  bool columns_passed_ = false;
+};
+
+/// The chain that a sketch, or its transpose, replaces: copies, an exact transform, copies.
+template <class Number>
+std::vector<Number> sketched_by_copies(const Sketch& asked, bool transposed, std::int64_t vectors,
+                                       const std::vector<Number>& x) {
+  const std::int64_t n = asked.padded();
+  const std::vector<std::uint32_t> signs = random_signs(n, asked.seed);
+  const std::vector<std::int64_t> rows = random_rows(n, asked.rows, asked.seed);
+  const auto sign = [&](std::int64_t j) { return sign_is_negative(signs.data(), j) ? -1 : 1; };
+  std::vector<std::int64_t> padded(static_cast<std::size_t>(vectors * n));
+  auto from = x.begin();
+  for (std::int64_t v = 0; v < vectors; ++v) {
+    for (std::int64_t i = 0; i < (transposed ? asked.rows : asked.length); ++i) {
+      const std::int64_t j = transposed ? rows[static_cast<std::size_t>(i)] : i;
+      padded[static_cast<std::size_t>(v * n + j)] =
+          static_cast<std::int64_t>(*from++) * (transposed ? 1 : sign(j));
+    }
+  }
+  Problem problem = make_problem(Dtype::i64, n, vectors);
+  problem.scale = 1.0;
+  plan(cpu::variant, problem, this_device())->execute({padded.data(), padded.data()});
+  std::vector<Number> y;
+  for (std::int64_t v = 0; v < vectors; ++v) {
+    for (std::int64_t i = 0; i < (transposed ? asked.length : asked.rows); ++i) {
+      const std::int64_t j = transposed ? i : rows[static_cast<std::size_t>(i)];
+      y.push_back(
+          static_cast<Number>(padded[static_cast<std::size_t>(v * n + j)] * (transposed ? sign(j) : 1)));
+    }
+  }
+  return y;
+}
+
+/// Integers of at most 3, whose sums are exact in both types up to 2^22.
+template <class Number>
+void expect_the_chain(passes::Word word, const Sketch& asked, const SketchPasses& split, std::int64_t vectors,
+                      unsigned seed) {
+  const std::int64_t n = asked.padded();
+  const std::vector<std::uint32_t> words = sketch_table(asked);
+  std::mt19937 random(seed);
+  for (const bool transposed : {false, true}) {
+    std::vector<Number> x(static_cast<std::size_t>(vectors * (transposed ? asked.rows : asked.length)));
+    for (Number& each : x)
+      each = static_cast<Number>(static_cast<int>(random() % 7) - 3);
+    // Behind the results nothing may be written.
+    const auto count = static_cast<std::size_t>(vectors * (transposed ? asked.length : asked.rows));
+    std::vector<Number> y(count + 7, std::numeric_limits<Number>::quiet_NaN());
+    const Dtype dtype = sizeof(Number) == 8 ? Dtype::f64 : Dtype::f32;
+    std::vector<Number> sums;
+    if (split.last > 0)
+      sums.assign(static_cast<std::size_t>(n * convolved_together(dtype, log2_floor(n), vectors)),
+                  std::numeric_limits<Number>::quiet_NaN());
+    const SketchedVectors work{.dtype = dtype,
+                               .log_n = log2_floor(n),
+                               .length = asked.length,
+                               .rows = asked.rows,
+                               .vectors = vectors,
+                               .transposed = transposed,
+                               .table = sketch_table_at(words.data(), n),
+                               .in = x.data(),
+                               .out = y.data(),
+                               .scale = 0.5};
+    HostSketch<Number> machine(word, split);
+    sketch_in_passes(split, work, sums.data(), machine);
+    EXPECT_EQ(machine.columns_passed(), split.middle > 0);
+    std::vector<Number> want = sketched_by_copies(asked, transposed, vectors, x);
+    for (Number& each : want)
+      each *= Number(0.5);
+    ASSERT_EQ(want.size(), count);
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), y.begin()))
+        << vectors << " of " << asked.length << " in 2^" << log2_floor(n) << ", " << asked.rows << " rows, "
+        << sizeof(Number) << " bytes, by rows of 2^" << split.row << (transposed ? ", transposed" : "");
+    EXPECT_TRUE(std::all_of(y.begin() + static_cast<std::ptrdiff_t>(count), y.end(),
+                            [](Number each) { return std::isnan(each); }));
+  }
+}
+
+TEST(Walsh, SketchesByTheTilesOfADeviceAreTheChain) {
+  const auto check = [](std::int64_t length, std::int64_t rows, std::int64_t vectors) {
+    const Sketch asked{length, rows, static_cast<std::uint64_t>(length + 3 * rows)};
+    const int log_n = log2_floor(asked.padded());
+    SketchPasses known[2]{};
+    for (int i = 0; i < 2; ++i) {
+      const SketchPasses narrow = sketch_passes(passes::Word::fp32, log_n, kSharedOfBlocks[i]);
+      const SketchPasses wide = sketch_passes(passes::Word::eight_bytes, log_n, kSharedOfBlocks[i]);
+      if (i == 0 || narrow != known[0])
+        expect_the_chain<float>(passes::Word::fp32, asked, narrow, vectors, static_cast<unsigned>(rows));
+      if (i == 0 || wide != known[1])
+        expect_the_chain<double>(passes::Word::eight_bytes, asked, wide, vectors,
+                                 static_cast<unsigned>(rows));
+      known[0] = narrow, known[1] = wide;
+    }
+  };
+  for (int log_n = 1; log_n <= 20; ++log_n) {
+    const std::int64_t n = std::int64_t{1} << log_n;
+    const std::int64_t vectors = log_n <= 11   ? (std::int64_t{1} << std::max(10 - log_n, 0)) + 1
+                                 : log_n <= 16 ? 2
+                                               : 1;
+    // A length of up to n / 2 has another padded length, but for 1, whose is 2.
+    std::set<std::int64_t> lengths{n / 2 + 1, n - 1, n};
+    if (log_n == 1) lengths = {1, 2};
+    std::erase_if(lengths, [&](std::int64_t length) { return Sketch{length, 1, 0}.padded() != n; });
+    for (const std::int64_t length : lengths) {
+      for (const std::int64_t rows : std::set<std::int64_t>{1, std::min<std::int64_t>(n, 37), n}) {
+        if (log_n > 16 && length != n - 1 && rows != 37) continue;
+        check(length, rows, vectors);
+      }
+    }
+  }
+  // More vectors than go through the passes together, and three passes as vectors of 2^23 have them.
+  ASSERT_EQ(convolved_together(Dtype::f32, 16, 70), 64);
+  expect_the_chain<float>(passes::Word::fp32, {65000, 500, 3}, {10, 0, 6}, 70, 5);
+  expect_the_chain<float>(passes::Word::fp32, {(1 << 20) - 5, 5000, 3}, {10, 5, 5}, 2, 6);
+  expect_the_chain<double>(passes::Word::eight_bytes, {(1 << 20) - 5, 5000, 3}, {10, 5, 5}, 2, 7);
+}
+
+TEST(Walsh, SketchesOnADeviceRefuseWhatTheyCannotUse) {
+  alignas(16) float x[64] = {};
+  const auto said = [&](const Sketch& asked, Dtype dtype, std::int64_t vectors, const void* table,
+                        const void* in, void* out) {
+    return refusal(
+        [&] { sketch_on_device(asked, false, dtype, vectors, table, in, out, nullptr, 0, nullptr, 0); });
+  };
+  EXPECT_EQ(said({0, 1, 1}, Dtype::f32, 1, x, x, x), "length=0 must be between 1 and 1073741824");
+  EXPECT_EQ(said({5, 9, 1}, Dtype::f32, 1, x, x, x), "rows=9 must be between 1 and 8, the padded length");
+  EXPECT_EQ(said({5, 0, 1}, Dtype::f32, 1, x, x, x), "rows=0 must be between 1 and 8, the padded length");
+  EXPECT_EQ(said({5, 2, 1}, Dtype::f16, 1, x, x, x), "dtype f16 must be f32 or f64 for sketches");
+  EXPECT_NE(said({5, 2, 1}, Dtype::f32, -1, x, x, x).find("rows=-1 must be at least 0"), std::string::npos);
+  EXPECT_EQ(said({5, 2, 1}, Dtype::f32, 1, nullptr, x, x), "table is a null pointer");
+  EXPECT_NE(said({5, 2, 1}, Dtype::f32, 1, x + 1, x, x).find("must be aligned to 8 bytes"),
+            std::string::npos);
+  EXPECT_EQ(said({5, 2, 1}, Dtype::f32, 1, x, nullptr, x), "in is a null pointer");
+  EXPECT_EQ(said({5, 2, 1}, Dtype::f32, 1, x, x, nullptr), "out is a null pointer");
+  EXPECT_EQ(said({5, 2, 1}, Dtype::f32, 0, nullptr, nullptr, nullptr), "nothing");
+  EXPECT_NE(refusal([&] { sketch_table({5, 9, 1}); }).find("rows=9"), std::string::npos);
 }
 
 // The tiles are those of the lowest passes of `passes`, whose test transforms them.
