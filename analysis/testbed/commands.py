@@ -191,7 +191,7 @@ def command_run(arguments: list[str]) -> int:
     check_room(1500)
     gpu = has_gpu()
     if gpu:
-        say(f"builds all variants (15 minutes on two cores, less with more), checks them, times the {grid} grid, writes a report; 1 GB of disk.")
+        say(f"builds all variants (30 minutes on two cores, less with more), checks them, times the {grid} grid, writes a report; 1 GB of disk.")
     else:
         say(f"no CUDA device: builds what runs on the host (5 minutes on two cores, less with more), checks it, times the {grid} grid, "
             "and writes a report beside an H200's; 0.6 GB of disk.")  # fmt: skip
@@ -268,7 +268,7 @@ def command_test(arguments: list[str]) -> int:
         preset = "ci" if in_ci else "release" if has_gpu() else "host"
         if preset == "host":
             say("no CUDA device: kernels are not compiled, tests of them are left out; ./testbed test --preset release compiles them.")
-    minutes, room = (25, "1 GB") if preset in ("release", "ci") else (12, "0.7 GB")
+    minutes, room = (40, "1 GB") if preset in ("release", "ci") else (12, "0.7 GB")
     say(f"a first build and test takes about {minutes} minutes on two cores, less with more, and {room} of disk.")
     environment("tools")
     say_origin()

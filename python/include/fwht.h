@@ -288,9 +288,9 @@ FWHT_API fwht_status fwht_sketch_table(int64_t length, int64_t m, uint64_t seed,
  * vectors of m to vectors of `length`. `table` is a copy of fwht_sketch_table's words at a multiple of 8 bytes, and is
  * not looked at. The workspace has fwht_sketch_workspace bytes, 0 where one kernel holds N elements. Nothing that is
  * written overlaps anything. */
-FWHT_API fwht_status fwht_sketch_on(int32_t dtype, int64_t length, int64_t m, int32_t transposed, int64_t vectors,
-                                    const uint32_t* table, const void* in, void* out, void* workspace,
-                                    int64_t workspace_bytes, int32_t device, void* stream);
+FWHT_API fwht_status fwht_sketch_on(int32_t dtype, int64_t length, int64_t m, int32_t transposed,
+                                    int64_t vectors, const uint32_t* table, const void* in, void* out,
+                                    void* workspace, int64_t workspace_bytes, int32_t device, void* stream);
 FWHT_API fwht_status fwht_sketch_workspace(int32_t dtype, int64_t length, int64_t m, int64_t vectors,
                                            int32_t device, int64_t* bytes);
 
