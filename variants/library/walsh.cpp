@@ -158,9 +158,10 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
   }
 }
 
-/// The `above` highest index bits of vectors: those of a dimension of a tensor.
+/// Bare sums over the `above` highest index bits of vectors: those of a dimension of a tensor.
 Problem columns_above(Dtype dtype, int row_bits, int above, std::int64_t vectors) {
   Problem problem = make_problem(dtype, std::int64_t{1} << above, vectors << row_bits);
+  problem.scale = 1;
   problem.inner = std::int64_t{1} << row_bits;
   problem.set_row_stride(problem.block_elements());
   return problem;
