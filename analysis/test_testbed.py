@@ -210,13 +210,14 @@ def test_sanitizers_run_in_shards_end_in_time_and_leave_out_what_is_not_ours(tmp
         file.chmod(0o755)
         return file
 
-    assert commands.sanitize(program("exit $((GTEST_SHARD_INDEX > 0 ? 77 : 0))"), "memcheck", "", logs, 2) is None  # the others have no test
-    assert (logs / "memcheck.1.log").read_text().startswith("1 of 8: --tool memcheck --error-exitcode 1 ")
-    assert commands.sanitize(program("exit 0"), "racecheck", "matmul", logs, 1) is None
-    assert all("SanitizeGpu.*-SanitizeGpu.matmul/*" in (logs / f"racecheck.{i}.log").read_text() for i in range(4))
-    assert commands.sanitize(program("exit $GTEST_SHARD_INDEX"), "initcheck", "", logs, 2) == logs / "initcheck.1.log"
+    assert commands.sanitize(program("exit $((GTEST_SHARD_INDEX > 0 ? 77 : 0))"), "memcheck", (), logs, 2) is None  # the others have no test
+    assert (logs / "program.memcheck.1.log").read_text().startswith("1 of 8: --tool memcheck --error-exitcode 1 ")
+    assert commands.sanitize(program("exit 0"), "racecheck", ("matmul", "dense"), logs, 1) is None
+    left_out = "SanitizeGpu.*-SanitizeGpu.matmul/*:SanitizeGpu.dense/*"
+    assert all(left_out in (logs / f"program.racecheck.{i}.log").read_text() for i in range(4))
+    assert commands.sanitize(program("exit $GTEST_SHARD_INDEX"), "initcheck", (), logs, 2) == logs / "program.initcheck.1.log"
     monkeypatch.setattr(commands, "SANITIZER_SECONDS", 0.5)
-    assert commands.sanitize(program(f"sleep 60; touch {tmp_path}/lived"), "memcheck", "", logs, 1) == logs / "memcheck.0.log"
+    assert commands.sanitize(program(f"sleep 60; touch {tmp_path}/lived"), "memcheck", (), logs, 1) == logs / "program.memcheck.0.log"
     assert not (tmp_path / "lived").exists()
 
 

@@ -423,8 +423,14 @@ def command_profile(arguments: list[str]) -> int:
     return analysis(python, "profile", "--program", program, *options(asked, *selecting, "output", "resume"), cwd=ROOT).returncode
 
 
-# cuBLASLt's own kernels read what its split-K kernels leave unwritten, and take minutes under these two tools.
-SANITIZERS = {"memcheck": "", "synccheck": "", "racecheck": "matmul", "initcheck": "matmul"}
+# The programs with tests SanitizeGpu.*, and which of their variants call cuBLASLt: its kernels read what its split-K kernels
+# leave unwritten, and take minutes under two of the tools.
+SANITIZED = {
+    "conformance_test": ("matmul",),
+    "transform_test": (),
+    "linear/linear_conformance_test": ("auto", "dense_fp16", "dequantize_then_dense"),
+}
+SANITIZERS = {"memcheck": True, "synccheck": True, "racecheck": False, "initcheck": False}  # True: with them
 SANITIZER_SECONDS = 600
 SHARDS_OF_A_PROCESS = 4  # a test takes one second or, under racecheck, sixty
 
@@ -432,35 +438,37 @@ SHARDS_OF_A_PROCESS = 4  # a test takes one second or, under racecheck, sixty
 def command_sanitize(arguments: list[str]) -> int:
     """Usage: ./testbed sanitize
 
-    Runs compute-sanitizer's memcheck, synccheck, racecheck and initcheck over the conformance tests of small problems, each in
-    up to 16 processes (logs in the build folder); racecheck and initcheck leave out the variant that calls cuBLASLt, and say so.
-    Under three minutes on an H100 with 16 cores, most of them racecheck's.
+    Runs compute-sanitizer's memcheck, synccheck, racecheck and initcheck over small problems: the conformance tests of transforms
+    and of linear layers, and Walsh spectra, convolutions and sketches. Up to 16 processes at once (logs in the build folder);
+    racecheck and initcheck leave out the variants that call cuBLASLt, and say so.
     Needs compute-sanitizer and a CUDA device; exit code 2 without.
     """
     parse("sanitize", arguments)
     need_gpu_tool("compute-sanitizer")
     environment("tools")
     directory = configure("release")
-    build(directory, "conformance_test")
-    program = directory / "variants" / "conformance_test"
-    if "\n  " not in run([program, "--gtest_filter=SanitizeGpu.*", "--gtest_list_tests"], stdout=subprocess.PIPE).stdout:
-        fail("conformance_test has no test SanitizeGpu.*.")
-    for tool, left_out in SANITIZERS.items():
-        say(f"compute-sanitizer {tool}" + (f", without {left_out}: its kernels are cuBLASLt's" if left_out else ""))
+    build(directory, *(Path(name).name for name in SANITIZED))
+    for tool, with_all in SANITIZERS.items():
         begin = time.monotonic()
-        if bad := sanitize(program, tool, left_out, directory / "sanitize", min(16, cores())):
-            print(bad.read_text(errors="replace")[-8000:], flush=True)
-            fail(f"{tool} reports errors or took longer than {SANITIZER_SECONDS} s ({bad}).")
+        for name, of_cublaslt in SANITIZED.items():
+            program = directory / "variants" / name
+            if "\n  " not in run([program, "--gtest_filter=SanitizeGpu.*", "--gtest_list_tests"], stdout=subprocess.PIPE).stdout:
+                fail(f"{program.name} has no test SanitizeGpu.*.")
+            left_out = () if with_all else of_cublaslt
+            say(f"compute-sanitizer {tool}, {program.name}" + (f", without {', '.join(left_out)}: their kernels are cuBLASLt's" if left_out else ""))
+            if bad := sanitize(program, tool, left_out, directory / "sanitize", min(16, cores())):
+                print(bad.read_text(errors="replace")[-8000:], flush=True)
+                fail(f"{tool} reports errors or took longer than {SANITIZER_SECONDS} s ({bad}).")
         say(f"{tool} is clean ({time.monotonic() - begin:.0f} s)")
     return 0
 
 
-def sanitize(program: Path, tool: str, left_out: str, logs: Path, processes: int) -> Path | None:
+def sanitize(program: Path, tool: str, left_out: tuple[str, ...], logs: Path, processes: int) -> Path | None:
     """The log of the first shard that did not end well, if one did not; so many of them run at once."""
     logs.mkdir(parents=True, exist_ok=True)
-    tests = "--gtest_filter=SanitizeGpu.*" + (f"-SanitizeGpu.{left_out}/*" if left_out else "")
+    tests = "--gtest_filter=SanitizeGpu.*" + ("-" + ":".join(f"SanitizeGpu.{name}/*" for name in left_out) if left_out else "")
     command: list[str | Path] = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
-    files = [logs / f"{tool}.{i}.log" for i in range(SHARDS_OF_A_PROCESS * processes)]
+    files = [logs / f"{program.name}.{tool}.{i}.log" for i in range(SHARDS_OF_A_PROCESS * processes)]
     waiting, running, end = list(enumerate(files)), dict[Path, subprocess.Popen](), time.monotonic() + SANITIZER_SECONDS
     try:
         while waiting or running:

@@ -110,6 +110,7 @@ class TransformGpu : public testing::Test {
     clear_transform_plans();
   }
 };
+class SanitizeGpu : public TransformGpu {};  // small problems, for compute-sanitizer
 
 TEST_F(TransformGpu, KeepsOnePlanForOneProblem) {
   Work work(apart(Dtype::f16, 1024, 9), 1);
@@ -257,41 +258,47 @@ void expect_largest(const void* on_device, const void* packed, int variables) {
   }
 }
 
-// Of every form, the lengths of one, of two and of three passes: exactly the host's. Summaries without
-// spectra too.
-TEST_F(TransformGpu, WalshSpectraAndSummariesAreTheHosts) {
+/// Of every form: exactly the host's. Summaries without spectra too.
+void expect_spectra_and_summaries(int variables, std::int64_t functions) {
   using walsh::FunctionForm;
-  for (const int variables : {3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17, 20, 21, 22, 23, 24, 25}) {
-    const std::int64_t functions = variables < 11    ? 301
-                                   : variables < 15  ? 5
-                                   : variables == 15 ? 131
-                                   : variables < 20  ? 3
-                                                     : 1,
-                       values = functions << variables;
-    std::vector<std::uint8_t> packed(static_cast<std::size_t>(values / 8)), bits, signs;
-    std::uint64_t state = 1;
-    for (std::uint8_t& byte : packed)
-      byte = static_cast<std::uint8_t>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
-    for (std::int64_t i = 0; i < values; ++i) {
-      bits.push_back(packed[static_cast<std::size_t>(i / 8)] >> i % 8 & 1);
-      signs.push_back(static_cast<std::uint8_t>(1 - 2 * bits.back()));
-    }
-    std::vector<std::int32_t> want(static_cast<std::size_t>(values)), got(want.size());
-    walsh::spectrum(FunctionForm::packed, packed.data(), variables, functions, want.data());
-    const std::pair<FunctionForm, const std::vector<std::uint8_t>&> forms[] = {
-        {FunctionForm::packed, packed}, {FunctionForm::bits, bits}, {FunctionForm::signs, signs}};
-    for (const auto& [form, given] : forms) {
-      Buffer in(Memory::device, given.size()), out(Memory::device, want.size() * sizeof want[0]);
-      in.upload(given.data(), given.size());
-      walsh::spectrum_on_device(form, in.data(), variables, functions, static_cast<std::int32_t*>(out.data()),
-                                nullptr, current_device());
-      synchronize(Memory::device);
-      out.download(got.data(), out.bytes());
-      EXPECT_TRUE(got == want) << variables << " variables, form " << static_cast<int>(form);
-      expect_summaries(form, in.data(), given.data(), variables, functions);
-      if (form == FunctionForm::packed) expect_largest(in.data(), given.data(), variables);
-    }
+  const std::int64_t values = functions << variables;
+  std::vector<std::uint8_t> packed(static_cast<std::size_t>(values / 8)), bits, signs;
+  std::uint64_t state = 1;
+  for (std::uint8_t& byte : packed)
+    byte = static_cast<std::uint8_t>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
+  for (std::int64_t i = 0; i < values; ++i) {
+    bits.push_back(packed[static_cast<std::size_t>(i / 8)] >> i % 8 & 1);
+    signs.push_back(static_cast<std::uint8_t>(1 - 2 * bits.back()));
   }
+  std::vector<std::int32_t> want(static_cast<std::size_t>(values)), got(want.size());
+  walsh::spectrum(FunctionForm::packed, packed.data(), variables, functions, want.data());
+  const std::pair<FunctionForm, const std::vector<std::uint8_t>&> forms[] = {
+      {FunctionForm::packed, packed}, {FunctionForm::bits, bits}, {FunctionForm::signs, signs}};
+  for (const auto& [form, given] : forms) {
+    Buffer in(Memory::device, given.size()), out(Memory::device, want.size() * sizeof want[0]);
+    in.upload(given.data(), given.size());
+    walsh::spectrum_on_device(form, in.data(), variables, functions, static_cast<std::int32_t*>(out.data()),
+                              nullptr, current_device());
+    synchronize(Memory::device);
+    out.download(got.data(), out.bytes());
+    EXPECT_TRUE(got == want) << variables << " variables, form " << static_cast<int>(form);
+    expect_summaries(form, in.data(), given.data(), variables, functions);
+    if (form == FunctionForm::packed) expect_largest(in.data(), given.data(), variables);
+  }
+}
+
+// The lengths of one, of two and of three passes.
+TEST_F(TransformGpu, WalshSpectraAndSummariesAreTheHosts) {
+  for (const int variables : {3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17, 20, 21, 22, 23, 24, 25})
+    expect_spectra_and_summaries(variables, variables < 11    ? 301
+                                            : variables < 15  ? 5
+                                            : variables == 15 ? 131
+                                            : variables < 20  ? 3
+                                                              : 1);
+}
+TEST_F(SanitizeGpu, WalshSpectra) {
+  for (const int variables : {3, 7, 11, 14, 15, 20, 21})
+    expect_spectra_and_summaries(variables, variables < 11 ? 21 : 1);
 }
 
 /// a, b and the result in memory of the device; `into`: 0 a buffer of its own, 1 a, 2 b, 3 the same as b = a.
@@ -319,35 +326,46 @@ std::vector<std::byte> convolved_on_device(Dtype dtype, std::int64_t n, std::int
   return {with_offset.begin() + offset, with_offset.end()};
 }
 
-// One kernel, three passes and five: integers exactly, whatever of a and b the result replaces.
+/// Integers exactly, whatever of a and b the result replaces.
+template <class Number>
+void expect_convolution_of_integers(Dtype dtype, int log_n, std::int64_t rows) {
+  const std::int64_t n = std::int64_t{1} << log_n;
+  std::vector<Number> a(static_cast<std::size_t>(n * rows)), b(a.size()), want(a.size()), own(a.size());
+  std::uint64_t state = static_cast<std::uint64_t>(log_n);
+  // n |a| |b| below 2^31: few elements that are not 0.
+  const std::int64_t apart = dtype == Dtype::i64 ? 1 : std::max<std::int64_t>(n * n >> 26, 1);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const auto at = static_cast<std::int64_t>(i);
+    a[i] = at % apart == 0 ? static_cast<Number>(state >> 61) - 3 : 0;
+    b[i] = (at + 1) % apart == 0 ? static_cast<Number>(state >> 40 & 7) - 4 : 0;
+  }
+  walsh::dyadic_convolution(dtype, n, rows, a.data(), b.data(), want.data());
+  walsh::dyadic_convolution(dtype, n, rows, a.data(), a.data(), own.data());
+  for (const int into : {0, 1, 2, 3}) {
+    const auto got = convolved_on_device(dtype, n, rows, a.data(), b.data(), into);
+    EXPECT_EQ(std::memcmp(got.data(), (into == 3 ? own : want).data(), got.size()), 0)
+        << name_of(dtype) << " 2^" << log_n << " x " << rows << " into " << into;
+  }
+  const auto odd = convolved_on_device(dtype, n, rows, a.data(), b.data(), 0, bytes_of(dtype));
+  EXPECT_EQ(std::memcmp(odd.data(), want.data(), odd.size()), 0) << "at an odd address, 2^" << log_n;
+}
+
+// One kernel, three passes and five.
 TEST_F(TransformGpu, DyadicConvolutionsOfIntegersAreTheHosts) {
-  const auto check = [&]<class Number>(Dtype dtype, int log_n, std::int64_t rows, Number) {
-    const std::int64_t n = std::int64_t{1} << log_n;
-    std::vector<Number> a(static_cast<std::size_t>(n * rows)), b(a.size()), want(a.size()), own(a.size());
-    std::uint64_t state = static_cast<std::uint64_t>(log_n);
-    // n |a| |b| below 2^31: few elements that are not 0.
-    const std::int64_t apart = dtype == Dtype::i64 ? 1 : std::max<std::int64_t>(n * n >> 26, 1);
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      const auto at = static_cast<std::int64_t>(i);
-      a[i] = at % apart == 0 ? static_cast<Number>(state >> 61) - 3 : 0;
-      b[i] = (at + 1) % apart == 0 ? static_cast<Number>(state >> 40 & 7) - 4 : 0;
-    }
-    walsh::dyadic_convolution(dtype, n, rows, a.data(), b.data(), want.data());
-    walsh::dyadic_convolution(dtype, n, rows, a.data(), a.data(), own.data());
-    for (const int into : {0, 1, 2, 3}) {
-      const auto got = convolved_on_device(dtype, n, rows, a.data(), b.data(), into);
-      EXPECT_EQ(std::memcmp(got.data(), (into == 3 ? own : want).data(), got.size()), 0)
-          << name_of(dtype) << " 2^" << log_n << " x " << rows << " into " << into;
-    }
-    const auto odd = convolved_on_device(dtype, n, rows, a.data(), b.data(), 0, bytes_of(dtype));
-    EXPECT_EQ(std::memcmp(odd.data(), want.data(), odd.size()), 0) << "at an odd address, 2^" << log_n;
-  };
-  for (const int log_n : {1, 2, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22})
-    check(Dtype::i64, log_n, log_n < 12 ? 37 : log_n == 16 ? 37 : log_n < 20 ? 3 : 1, std::int64_t{});
-  check(Dtype::i64, 24, 1, std::int64_t{});
+  for (const int log_n : {1, 2, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24})
+    expect_convolution_of_integers<std::int64_t>(Dtype::i64, log_n,
+                                                 log_n < 12 || log_n == 16 ? 37
+                                                 : log_n < 20              ? 3
+                                                                           : 1);
   for (const int log_n : {3, 10, 12, 14, 15, 17, 19})
-    check(Dtype::i32, log_n, log_n < 12 ? 37 : 3, std::int32_t{});
+    expect_convolution_of_integers<std::int32_t>(Dtype::i32, log_n, log_n < 12 ? 37 : 3);
+}
+TEST_F(SanitizeGpu, DyadicConvolutions) {
+  for (const int log_n : {2, 9, 12, 14, 15, 20})
+    expect_convolution_of_integers<std::int64_t>(Dtype::i64, log_n, log_n < 12 ? 5 : 1);
+  for (const int log_n : {3, 10, 13, 15, 19})
+    expect_convolution_of_integers<std::int32_t>(Dtype::i32, log_n, log_n < 12 ? 5 : 1);
 }
 
 // With u the rounding of the type, L = log2 n: |error| <= (3 L + 2) u |a| |b|. Each of the L levels of a
@@ -416,86 +434,94 @@ TEST_F(TransformGpu, DyadicConvolutionsRefuseWhatTheyCannotUse) {
   synchronize(Memory::device);
 }
 
-// One kernel, two passes and three, with and without vectors behind the first group. All sums are integers
-// that both types hold.
-TEST_F(TransformGpu, SketchesAndTheirTransposesAreTheHosts) {
+/// All sums are integers that both types hold.
+template <class Number>
+void expect_sketch(Dtype dtype, std::int64_t length, std::int64_t rows, std::int64_t vectors) {
   const int device = current_device();
-  const auto check = [&]<class Number>(Dtype dtype, std::int64_t length, std::int64_t rows,
-                                       std::int64_t vectors, Number) {
-    const walsh::Sketch asked{length, rows, 11};
-    const std::int64_t n = asked.padded();
-    const std::vector<std::uint32_t> words = walsh::sketch_table(asked);
-    const std::vector<std::uint32_t> signs = walsh::random_signs(n, 11);
-    const std::vector<std::int64_t> chosen = walsh::random_rows(n, rows, 11);
-    const auto sign = [&](std::int64_t j) {
-      return Number((signs[static_cast<std::size_t>(j / 32)] >> j % 32 & 1) != 0 ? -1 : 1);
-    };
-    const auto scale = static_cast<Number>(1 / std::sqrt(static_cast<double>(rows)));
-    for (const bool transposed : {false, true}) {
-      const std::int64_t from = transposed ? rows : length, to = transposed ? length : rows;
-      std::vector<Number> x(static_cast<std::size_t>(vectors * from)),
-          want(static_cast<std::size_t>(vectors * to)), got(want.size() + 4, Number(77));
-      std::uint64_t state = static_cast<std::uint64_t>(length);
-      for (Number& each : x) {
-        state = state * 6364136223846793005U + 1442695040888963407U;
-        each = static_cast<Number>(static_cast<int>(state >> 62) - 2);
-      }
-      std::vector<std::int64_t> padded(static_cast<std::size_t>(n));
-      for (std::int64_t v = 0; v < vectors; ++v) {
-        std::fill(padded.begin(), padded.end(), 0);
-        for (std::int64_t i = 0; i < from; ++i) {
-          const std::int64_t j = transposed ? chosen[static_cast<std::size_t>(i)] : i;
-          padded[static_cast<std::size_t>(j)] = static_cast<std::int64_t>(
-              x[static_cast<std::size_t>(v * from + i)] * (transposed ? Number(1) : sign(j)));
-        }
-        Problem exact = make_problem(Dtype::i64, n, 1);
-        exact.scale = 1.0;
-        plan(cpu::variant, exact, this_device())->execute({padded.data(), padded.data()});
-        for (std::int64_t i = 0; i < to; ++i) {
-          const std::int64_t j = transposed ? i : chosen[static_cast<std::size_t>(i)];
-          want[static_cast<std::size_t>(v * to + i)] =
-              static_cast<Number>(padded[static_cast<std::size_t>(j)]) * (transposed ? sign(j) : Number(1)) *
-              scale;
-        }
-      }
-      Buffer table(Memory::device, 4 * words.size()), in(Memory::device, sizeof(Number) * x.size()),
-          out(Memory::device, sizeof(Number) * got.size());
-      table.upload(words.data(), 4 * words.size());
-      in.upload(x.data(), sizeof(Number) * x.size());
-      out.upload(got.data(), sizeof(Number) * got.size());
-      synchronize(Memory::device);
-      const std::int64_t needed = walsh::sketch_workspace_bytes(asked, dtype, vectors, device);
-      Buffer workspace(Memory::device, static_cast<std::size_t>(std::max<std::int64_t>(needed, 16)));
-      walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(), out.data(),
-                              workspace.data(), needed, nullptr, device);
-      synchronize(Memory::device);
-      out.download(got.data(), sizeof(Number) * got.size());
-      EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin()))
-          << name_of(dtype) << ", " << vectors << " of " << length << ", " << rows << " rows"
-          << (transposed ? ", transposed" : "");
-      for (std::size_t i = want.size(); i < got.size(); ++i)
-        EXPECT_EQ(got[i], Number(77)) << "behind the end";
-      if (needed == 0) continue;
-      EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
-                                           out.data(), workspace.data(), needed - 1, nullptr, device),
-                   BadRequest);
-      EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
-                                           out.data(), nullptr, needed, nullptr, device),
-                   BadRequest);
-      EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
-                                           in.data(), workspace.data(), needed, nullptr, device),
-                   BadRequest);
-    }
+  const walsh::Sketch asked{length, rows, 11};
+  const std::int64_t n = asked.padded();
+  const std::vector<std::uint32_t> words = walsh::sketch_table(asked);
+  const std::vector<std::uint32_t> signs = walsh::random_signs(n, 11);
+  const std::vector<std::int64_t> chosen = walsh::random_rows(n, rows, 11);
+  const auto sign = [&](std::int64_t j) {
+    return Number((signs[static_cast<std::size_t>(j / 32)] >> j % 32 & 1) != 0 ? -1 : 1);
   };
-  check(Dtype::f32, 1, 1, 3, float{});
-  check(Dtype::f64, 1, 2, 3, double{});
+  const auto scale = static_cast<Number>(1 / std::sqrt(static_cast<double>(rows)));
+  for (const bool transposed : {false, true}) {
+    const std::int64_t from = transposed ? rows : length, to = transposed ? length : rows;
+    std::vector<Number> x(static_cast<std::size_t>(vectors * from)),
+        want(static_cast<std::size_t>(vectors * to)), got(want.size() + 4, Number(77));
+    std::uint64_t state = static_cast<std::uint64_t>(length);
+    for (Number& each : x) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      each = static_cast<Number>(static_cast<int>(state >> 62) - 2);
+    }
+    std::vector<std::int64_t> padded(static_cast<std::size_t>(n));
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      std::fill(padded.begin(), padded.end(), 0);
+      for (std::int64_t i = 0; i < from; ++i) {
+        const std::int64_t j = transposed ? chosen[static_cast<std::size_t>(i)] : i;
+        padded[static_cast<std::size_t>(j)] = static_cast<std::int64_t>(
+            x[static_cast<std::size_t>(v * from + i)] * (transposed ? Number(1) : sign(j)));
+      }
+      Problem exact = make_problem(Dtype::i64, n, 1);
+      exact.scale = 1.0;
+      plan(cpu::variant, exact, this_device())->execute({padded.data(), padded.data()});
+      for (std::int64_t i = 0; i < to; ++i) {
+        const std::int64_t j = transposed ? i : chosen[static_cast<std::size_t>(i)];
+        want[static_cast<std::size_t>(v * to + i)] =
+            static_cast<Number>(padded[static_cast<std::size_t>(j)]) * (transposed ? sign(j) : Number(1)) *
+            scale;
+      }
+    }
+    Buffer table(Memory::device, 4 * words.size()), in(Memory::device, sizeof(Number) * x.size()),
+        out(Memory::device, sizeof(Number) * got.size());
+    table.upload(words.data(), 4 * words.size());
+    in.upload(x.data(), sizeof(Number) * x.size());
+    out.upload(got.data(), sizeof(Number) * got.size());
+    synchronize(Memory::device);
+    const std::int64_t needed = walsh::sketch_workspace_bytes(asked, dtype, vectors, device);
+    Buffer workspace(Memory::device, static_cast<std::size_t>(std::max<std::int64_t>(needed, 16)));
+    walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(), out.data(),
+                            workspace.data(), needed, nullptr, device);
+    synchronize(Memory::device);
+    out.download(got.data(), sizeof(Number) * got.size());
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin()))
+        << name_of(dtype) << ", " << vectors << " of " << length << ", " << rows << " rows"
+        << (transposed ? ", transposed" : "");
+    for (std::size_t i = want.size(); i < got.size(); ++i)
+      EXPECT_EQ(got[i], Number(77)) << "behind the end";
+    if (needed == 0) continue;
+    EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
+                                         out.data(), workspace.data(), needed - 1, nullptr, device),
+                 BadRequest);
+    EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
+                                         out.data(), nullptr, needed, nullptr, device),
+                 BadRequest);
+    EXPECT_THROW(walsh::sketch_on_device(asked, transposed, dtype, vectors, table.data(), in.data(),
+                                         in.data(), workspace.data(), needed, nullptr, device),
+                 BadRequest);
+  }
+}
+
+// One kernel, two passes and three, with and without vectors behind the first group.
+TEST_F(TransformGpu, SketchesAndTheirTransposesAreTheHosts) {
+  expect_sketch<float>(Dtype::f32, 1, 1, 3);
+  expect_sketch<double>(Dtype::f64, 1, 2, 3);
   for (int log_n = 2; log_n <= 23; ++log_n) {
     const std::int64_t n = std::int64_t{1} << log_n, vectors = log_n < 12 ? 37 : log_n == 16 ? 70 : 2;
     for (const std::int64_t rows : {std::int64_t{1}, n / 3, n}) {
       if (rows < 1 || (log_n > 18 && rows != n / 3)) continue;
-      check(Dtype::f32, n - 1, rows, vectors, float{});
-      check(Dtype::f64, n / 2 + 1, rows, vectors, double{});
+      expect_sketch<float>(Dtype::f32, n - 1, rows, vectors);
+      expect_sketch<double>(Dtype::f64, n / 2 + 1, rows, vectors);
     }
+  }
+}
+TEST_F(SanitizeGpu, Sketches) {
+  for (const int log_n : {2, 9, 12, 14, 15, 20, 23}) {
+    const std::int64_t n = std::int64_t{1} << log_n, vectors = log_n < 12 ? 5 : 1;
+    expect_sketch<float>(Dtype::f32, n - 1, std::max<std::int64_t>(n / 3, 1), vectors);
+    if (log_n < 23) expect_sketch<double>(Dtype::f64, n / 2 + 1, std::max<std::int64_t>(n / 3, 1), vectors);
   }
 }
 

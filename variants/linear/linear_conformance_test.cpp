@@ -33,6 +33,23 @@ void first_problem(LinearRun& session) {
                         reference::LinearData::normal);
 }
 
+/// For compute-sanitizer: small layers of every kind, and one of them with every number of tokens.
+void small_layers(LinearRun& session) {
+  constexpr std::int64_t kMostWeights = 1 << 17;
+  std::vector<LinearProblem> problems;
+  for (const LinearProblem& problem : session.problems()) {
+    if (problem.n * problem.k > kMostWeights) continue;
+    if (problems.empty()) problems = session.of_all_tokens(problem);
+    problems.push_back(problem);
+  }
+  for (const LinearProblem& problem : problems) {
+    const GptqWeights weights = reference::random_weights(problem, reference::LinearData::normal, 3);
+    const Bytes x = reference::random_tokens(problem, reference::LinearData::normal, 4);
+    session.expect_judged(session.execute(problem, weights, x), problem, weights, x,
+                          reference::LinearData::normal);
+  }
+}
+
 LinearRun make_run(const LinearVariant& variant, Dtype dtype, const DeviceInfo& where) {
   return {variant, dtype, where};
 }
@@ -49,7 +66,7 @@ int main(int argc, char** argv) {
        .registry = linear_registry(),
        .dtypes = {Dtype::f16, Dtype::bf16},
        .checks = linear_checks(),
-       .more = {},
+       .more = {{"Sanitize", {"SmallLayers", small_layers}}},
        .broken = broken_linear_variants(),
        .without_defect = {"BadInput"},  // common/contract/linear/variant.cpp and weights.cpp refuse
        .smallest = {"FirstProblem", first_problem},
