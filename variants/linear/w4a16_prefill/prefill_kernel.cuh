@@ -428,7 +428,7 @@ class Consumer {
       wait_for(all_.ready + sharer.worker_at(worker_, other) * kMostSharers + sharer.index);
     }
     ptx::bar_sync(kBothGroups, kConsumers);
-    constexpr int kSources = form.tokens <= 160 ? 3 : 1;  // at once: as registers allow
+    constexpr int kSources = form.tokens < 160 ? 3 : 1;  // at once: as registers allow
     add<kSources>(sharer.own, sharers - 1, [&](int source, int chunk) {
       const int worker = sharer.worker_at(worker_, source < sharer.index ? source : source + 1);
       return __ldcg(&partials(worker)[chunk * kConsumers]);
