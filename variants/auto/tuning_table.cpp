@@ -150,13 +150,33 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
   return table;
 }
 
+namespace {
+
+/// Whether mma_kronecker writes codes sooner than two launches do, where kronecker has no kernel on Hopper:
+/// short rows, and long ones with one scale each, by the grid `fused` on H100 and H200.
+bool is_sooner_in_one_launch(const Problem& problem) {
+  constexpr std::int64_t kShort = 4096;
+  constexpr std::int64_t kLong = 32768;  // more of a token than this no block of the quantizer holds
+  const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
+  const bool one_matrix = problem.op.factors().size() <= 2 && !problem.op.has_dense();
+  return one_matrix && (problem.n() <= kShort || (one_scale && problem.n() > kLong));
+}
+
+std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {
+  if (!runs_wgmma(device)) {
+    // Beside a row of 65536, shared memory holds staged boxes of few warps.
+    return {"mma_split", problem.n() < 65536 ? "mma_kronecker" : "kronecker", "rotate_then_quantize"};
+  }
+  if (is_sooner_in_one_launch(problem))
+    return {"mma_split", "kronecker", "mma_kronecker", "rotate_then_quantize"};
+  return {"mma_split", "kronecker", "rotate_then_quantize"};
+}
+
+}  // namespace
+
 std::vector<std::string_view> preferred_variants(const Problem& problem, const DeviceInfo& device) {
   if (!problem.is_arranged_plainly()) return {"passes"};
-  if (!problem.encoding.is_plain()) {
-    // Beside a row of 65536, shared memory holds staged boxes of few warps.
-    const bool by_one = problem.n() < 65536 && !runs_wgmma(device);
-    return {"mma_split", by_one ? "mma_kronecker" : "kronecker", "rotate_then_quantize"};
-  }
+  if (!problem.encoding.is_plain()) return preferred_encoders(problem, device);
   // Of these mma_split takes what one warp program has: regular matrices, and 2^k with signs.
   if (!problem.op.is_sylvester()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
   // In fp32 no row of more than 2^15 fits in a multiprocessor, in 16 bits none of more than 2^16. Wider types
