@@ -204,9 +204,10 @@ def test_sanitizers_run_in_shards_end_in_time_and_leave_out_what_is_not_ours(tmp
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     logs = tmp_path / "logs"
 
-    def program(body: str) -> Path:
+    def program(body: str, tests: int = 9) -> Path:
         file = tmp_path / "program"
-        file.write_text(f"#!/bin/sh\n{body}\n")
+        listed = "SanitizeGpu.\n" + "".join(f"  test{i}\n" for i in range(tests))
+        file.write_text(f"#!/bin/sh\n[ \"$2\" = --gtest_list_tests ] && printf '{listed}' && exit\n{body}\n")
         file.chmod(0o755)
         return file
 
@@ -216,6 +217,7 @@ def test_sanitizers_run_in_shards_end_in_time_and_leave_out_what_is_not_ours(tmp
     left_out = "SanitizeGpu.*-SanitizeGpu.matmul/*:SanitizeGpu.dense/*"
     assert all(left_out in (logs / f"program.racecheck.{i}.log").read_text() for i in range(4))
     assert commands.sanitize(program("exit $GTEST_SHARD_INDEX"), "initcheck", (), logs, 2) == logs / "program.initcheck.1.log"
+    assert commands.sanitize(program("exit $((GTEST_TOTAL_SHARDS != 3))", tests=3), "synccheck", (), logs, 2) is None
     monkeypatch.setattr(commands, "SANITIZER_SECONDS", 0.5)
     assert commands.sanitize(program(f"sleep 60; touch {tmp_path}/lived"), "memcheck", (), logs, 1) == logs / "program.memcheck.0.log"
     assert not (tmp_path / "lived").exists()
