@@ -280,6 +280,21 @@ def tune(
     return 0
 
 
+@app.command("sources")
+def name_sources(
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS", help="results folders of builds that call themselves dirty", show_default=False)],
+) -> int:
+    """The commits whose sources such builds had, by their hashes, into experiments/results/sources.csv."""
+    from . import sources
+
+    for path in results:
+        wanted = load_context(path)["sources_hash"]
+        if (commit := sources.name(wanted)) is None:
+            raise ResultsError(f"{path.name}: none of the last commits has sources of the hash {wanted[:12]}")
+        print(f"{path.name}: {commit}")
+    return 0
+
+
 STUDIES = ("occupancy", "coalescing", "stalls", "roofline", "static", "all")
 Passed = list[str] | None
 

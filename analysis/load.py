@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 
-from . import legacy, schema
+from . import legacy, schema, sources
 from .schema import ResultsError, Strict, read_bytes, read_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -296,7 +296,10 @@ def load_context(path: Path | str) -> dict[str, Any]:
     version = read_json(file, Versioned).format_version
     if type(version) is not int or version != 1:
         raise ResultsError(f"{path.name} has format_version {version!r}, this program reads 1")
-    return read_json(file, Context).model_dump()
+    context = read_json(file, Context).model_dump()
+    if context["dirty"] and (commit := sources.named().get(context["sources_hash"])):
+        context |= {"commit": commit, "dirty": False}
+    return context
 
 
 def has_profile(path: Path) -> bool:
