@@ -56,7 +56,7 @@ def opened(chromium, tmp_path):
 
     def at(given, width=1400, address="", evaluations=()):
         file = given if isinstance(given, Path) else report.write_report(given, tmp_path / "report.html", evaluations=evaluations)
-        page = chromium.new_page(viewport={"width": width, "height": 900})
+        page = chromium.new_page(viewport={"width": width, "height": 900}, reduced_motion="reduce")  # a page that glides moves under a click
         page.set_default_timeout(60_000)  # the machine may be busy
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -89,7 +89,7 @@ def explore(page):
 
 
 def click_until(page, target, shown, attribute, value, **how):
-    """Clicks until `shown` has the value, and never after: a chart that is drawn above the target moves it between press and release."""
+    """Clicks until `shown` has the value, and never after: a target that moves between press and release gets no click, as when a chart is drawn above."""
 
     def once():
         if shown.get_attribute(attribute) != value:  # the page changes within the click, so this click was lost
@@ -277,6 +277,13 @@ def test_dark_print_and_theme(opened, device):
     keep(page, "report_dark")
     page.emulate_media(media="print")
     expect(page.locator("body")).to_have_css("background-color", "rgb(255, 255, 255)")
+
+
+def test_the_page_glides_unless_a_reader_wants_less_motion(opened, device):
+    page = opened([device])
+    expect(page.locator("html")).to_have_css("scroll-behavior", "auto")
+    page.emulate_media(reduced_motion="no-preference")
+    expect(page.locator("html")).to_have_css("scroll-behavior", "smooth")
 
 
 def test_tables_are_printed_in_full_or_say_what_is_left_out(opened, committed):
