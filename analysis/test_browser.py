@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -19,6 +20,8 @@ from analysis.test_pages import with_auto
 from analysis.test_report import SCRIPT, TINY, hostile
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="skipped: the Python package playwright is missing")
+expect = sync_api.expect
+expect.set_options(timeout=60_000)  # the machine may be busy
 CHROMIUM = os.environ.get("FWHT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="skipped: no chromium on PATH")
 SHOTS = Path(os.environ.get("FWHT_SCREENSHOTS", ""))  # a folder that keeps them; ctest names one
@@ -53,7 +56,7 @@ def opened(chromium, tmp_path):
 
     def at(given, width=1400, address="", evaluations=()):
         file = given if isinstance(given, Path) else report.write_report(given, tmp_path / "report.html", evaluations=evaluations)
-        page = chromium.new_page(viewport={"width": width, "height": 900})
+        page = chromium.new_page(viewport={"width": width, "height": 900}, reduced_motion="reduce")  # a page that glides moves under a click
         page.set_default_timeout(60_000)  # the machine may be busy
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -79,9 +82,21 @@ def device(tmp_path):
 
 def explore(page):
     page.evaluate("document.getElementById('explore').scrollIntoView()")
-    page.wait_for_selector("#by-n svg .mark-symbol path")
+    for chart in ("by-n", "by-size"):
+        page.wait_for_selector(f"#{chart} svg .mark-symbol path")
     page.wait_for_selector("#map button")
     return page
+
+
+def click_until(page, target, shown, attribute, value, **how):
+    """Clicks until `shown` has the value, and never after: a target that moves between press and release gets no click, as when a chart is drawn above."""
+
+    def once():
+        if shown.get_attribute(attribute) != value:  # the page changes within the click, so this click was lost
+            page.click(target, **how)
+        expect(shown).to_have_attribute(attribute, value, timeout=1000)
+
+    eventually(once)
 
 
 def draw_everything(page, shown=""):
@@ -94,6 +109,12 @@ def draw_everything(page, shown=""):
             yield name
 
 
+def expect_answer(page, found) -> None:
+    """My problem's answer is what tables.which found."""
+    expect(page.locator("#which-answer strong")).to_have_text(found["variant"].iloc[0])
+    expect(page.locator("#which-answer tbody tr td:first-child")).to_have_text(list(found["variant"]))
+
+
 def drawn(page, chart="by-n") -> int:
     """Points in a chart."""
     return page.locator(f"#{chart} svg .mark-symbol path").count()
@@ -102,11 +123,11 @@ def drawn(page, chart="by-n") -> int:
 def test_a_variant_is_switched_off_and_on(opened, device):
     page = explore(opened([device]))
     before = drawn(page)
-    page.click("#variants button:has-text('naive')")
+    naive = "#variants button:has-text('naive')"
+    click_until(page, naive, page.locator(naive), "aria-pressed", "false")
     page.wait_for_function(f"document.querySelectorAll('#by-n svg .mark-symbol path').length < {before}")
-    assert page.get_attribute("#variants button:has-text('naive')", "aria-pressed") == "false"
-    assert "off=naive" in page.url
-    page.click("#variants button:has-text('naive')")
+    expect(page).to_have_url(re.compile("off=naive"))
+    click_until(page, naive, page.locator(naive), "aria-pressed", "true")
     page.wait_for_function(f"document.querySelectorAll('#by-n svg .mark-symbol path').length == {before}")
 
 
@@ -131,8 +152,7 @@ def test_my_problem_answers_as_which_does(opened, device, dtype, n, rows):
     page.fill("#which input[name=rows]", str(rows))
     page.click("#which button")
     _, found = tables.which([device], dtype, n, rows)
-    assert page.inner_text("#which-answer strong") == found["variant"].iloc[0]
-    assert page.locator("#which-answer tbody tr td:first-child").all_inner_texts() == list(found["variant"])
+    expect_answer(page, found)
 
 
 def test_my_problem_refuses_what_was_not_measured(opened, device):
@@ -140,7 +160,7 @@ def test_my_problem_refuses_what_was_not_measured(opened, device):
     for n, words in (("3", "n = 3 was not measured in f16; the nearest row lengths are 16 and 4096"), ("x", "whole numbers")):
         page.fill("#which input[name=n]", n)
         page.press("#which input[name=n]", "Enter")
-        assert words in page.inner_text("#which-answer")
+        expect(page.locator("#which-answer")).to_contain_text(words)
 
 
 def test_filters_mean_what_they_say(opened, tmp_path):
@@ -154,42 +174,44 @@ def test_filters_mean_what_they_say(opened, tmp_path):
         own = device.results[(device.results["dtype"] == dtype) & (device.results["mode"] == "replay")]
         other = tables.published()
         count = len(own) + len(other[(other["dtype"] == dtype) & (other["mode"] == "replay")])
-        assert page.inner_text("#view-table .count") == f"{count} rows"
+        expect(page.locator("#view-table .count")).to_have_text(f"{count} rows")
 
 
 def test_a_cell_of_the_map_leads_to_its_numbers_by_keyboard(opened, device):
     page = explore(opened([device]))
     cell = page.locator("[data-cell='16 28']")
     cell.focus()
-    assert "n 16, 2^28 elements" in page.inner_text("#tip")
+    expect(page.locator("#tip")).to_contain_text("n 16, 2^28 elements")
     page.keyboard.press("Enter")
     page.wait_for_selector("#detail caption:has-text('n = 16, 2^28 elements')")
-    assert page.get_attribute("[data-cell='16 28']", "aria-current") == "true"
-    assert page.evaluate("document.activeElement.dataset.cell") == "16 28"
-    assert "n=16" in page.url and "size=28" in page.url
+    expect(cell).to_have_attribute("aria-current", "true")
+    expect(cell).to_be_focused()
+    expect(page).to_have_url(re.compile("n=16&size=28"))
 
 
 def test_a_link_leads_to_the_same_view(opened, device):
     page = explore(opened([device], address="#mode=alternating&metric=time&n=4096&size=24&off=naive+auto"))
-    assert page.input_value("#controls select[name=mode]") == "alternating" and page.input_value("#controls select[name=metric]") == "time"
-    assert page.get_attribute("#variants button:has-text('auto')", "aria-pressed") == "false"
-    assert "n = 4096, 2^24 elements, f16, alternating" in page.inner_text("#detail caption")
+    expect(page.locator("#controls select[name=mode]")).to_have_value("alternating")
+    expect(page.locator("#controls select[name=metric]")).to_have_value("time")
+    expect(page.locator("#variants button:has-text('auto')")).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#detail caption")).to_contain_text("n = 4096, 2^24 elements, f16, alternating")
 
 
 def test_a_table_is_sorted_searched_and_downloaded(opened, device):
     page = explore(opened([device]))
-    head = "#view-table thead th:has-text('time')"
-    page.click(f"{head} button")
-    assert page.locator(head).first.get_attribute("aria-sort") == "ascending"
-    page.click(f"{head} >> nth=0 >> button")
-    assert page.locator(head).first.get_attribute("aria-sort") == "descending"
+    head = "#view-table thead th:has-text('time') >> nth=0"
+    for order in ("ascending", "descending"):
+        click_until(page, f"{head} >> button", page.locator(head), "aria-sort", order)
     rows = report.explored(device)
     slowest = rows[(rows["mode"] == "replay") & (rows["dtype"] == "f16")]["time_us"].max()
     first = page.locator("#view-table tbody tr:not([aria-hidden]) >> nth=0").locator("td").all_inner_texts()
     assert float(first[4].split()[0]) == pytest.approx(slowest / (1 if "µs" in first[4] else 1000), rel=0.01)
     page.fill("#view-table input", "wgmma 4096")
-    page.wait_for_function("document.querySelector('#view-table .count').textContent.includes(' of ')")
+    expect(page.locator("#view-table .count")).to_contain_text(" of ")
     assert set(page.locator("#view-table tbody tr:not([aria-hidden]) td:first-child").all_inner_texts()) <= {"wgmma", "auto"}
+    click_until(page, "#theme", page.locator("html"), "data-theme", "dark")  # which draws the page anew
+    expect(page.locator(head)).to_have_attribute("aria-sort", "descending")
+    expect(page.locator("#view-table input")).to_have_value("wgmma 4096")
     with page.expect_download() as download:
         page.click("#view-table .tools button")
     lines = Path(download.value.path()).read_text().splitlines()
@@ -248,14 +270,20 @@ def keep(page, name: str) -> None:
 
 def test_dark_print_and_theme(opened, device):
     page = explore(opened([device]))
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    expect(page.locator("body")).to_have_css("background-color", "rgb(255, 255, 255)")
     page.evaluate("scrollTo(0, 0)")
-    page.click("#theme")
-    assert page.evaluate(paper) == "rgb(20, 23, 27)"
+    click_until(page, "#theme", page.locator("html"), "data-theme", "dark")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 23, 27)")
     keep(page, "report_dark")
     page.emulate_media(media="print")
-    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    expect(page.locator("body")).to_have_css("background-color", "rgb(255, 255, 255)")
+
+
+def test_the_page_glides_unless_a_reader_wants_less_motion(opened, device):
+    page = opened([device])
+    expect(page.locator("html")).to_have_css("scroll-behavior", "auto")
+    page.emulate_media(reduced_motion="no-preference")
+    expect(page.locator("html")).to_have_css("scroll-behavior", "smooth")
 
 
 def test_tables_are_printed_in_full_or_say_what_is_left_out(opened, committed):
@@ -292,13 +320,15 @@ def test_no_serious_finding_of_axe(opened, tmp_path, theme):
 def test_text_of_a_folder_is_shown_and_never_run(opened, tmp_path):
     page = explore(opened(load([hostile(gpu_folder(**TINY)).write(tmp_path / "run")])))
     list(draw_everything(page))
-    page.locator("#by-n svg .mark-symbol path").first.hover(force=True)
-    page.wait_for_timeout(300)
-    assert page.title() != "planted" and SCRIPT in page.inner_text("#variants")
 
+    def told():  # a chart that is drawn anew under a mouse at rest shows none
+        page.mouse.move(0, 0)
+        page.locator("#by-n svg .mark-symbol path").first.hover(force=True)
+        expect(page.locator("#vg-tooltip-element.visible")).to_contain_text("variant", timeout=1000)
 
-def answered(page):
-    return page.inner_text("#which-answer strong"), page.locator("#which-answer tbody tr td:first-child").all_inner_texts()
+    eventually(told)
+    expect(page.locator("#variants")).to_contain_text(SCRIPT)
+    assert page.title() != "planted"
 
 
 def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, tmp_path):
@@ -311,9 +341,11 @@ def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, t
         page.fill(f"#which input[name={name}]", value)
     page.click("#which button")
     _, found = tables.which(devices, "f16", 512, 100000, encoding="e4m3:row")
-    assert answered(page) == (found["variant"].iloc[0], list(found["variant"]))
+    expect_answer(page, found)
+    expect(page).to_have_url(re.compile("my_rows=100000"))
     again = opened(devices, address=page.url[page.url.index("#") :])
-    assert answered(again) == answered(page) and again.input_value("#which select[name=encoding]") == "e4m3:row"
+    expect_answer(again, found)
+    expect(again.locator("#which select[name=encoding]")).to_have_value("e4m3:row")
     page.select_option("#which select[name=encoding]", "")
     for layout, operator, n, words in (
         ("out of place", "", "4096", "out of place"),
@@ -324,7 +356,7 @@ def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, t
         page.fill("#which input[name=operator]", operator)
         page.fill("#which input[name=n]", n)
         page.click("#which button")
-        assert words in page.inner_text("#which-answer")
+        expect(page.locator("#which-answer")).to_contain_text(words)
     assert "auto" in page.inner_text(".best")  # what fwht::transform launches is one of them
 
 
@@ -333,7 +365,7 @@ def test_my_problem_says_when_nothing_near_was_measured(opened, device):
     for rows, warned in (("8", False), ("1", True), (str(10**9), True)):
         page.fill("#which input[name=rows]", rows)
         page.press("#which input[name=rows]", "Enter")
-        assert ("Nothing near" in page.inner_text("#which-answer")) == warned
+        expect(page.locator("#which-answer .warning:has-text('Nothing near')")).to_have_count(int(warned))
 
 
 def test_lines_stop_where_nothing_was_measured(opened, tmp_path):
@@ -342,19 +374,20 @@ def test_lines_stop_where_nothing_was_measured(opened, tmp_path):
         for size in sizes:
             writer.measure(variant, "f16", 4096, 1 << size, "replay")
     page = explore(opened(load([writer.write(tmp_path / "20260101T000000Z_0_h200")])))
+    other = page.locator("#variants button:has-text('naive')")
     for variant, strokes in (("dense", 1), ("sparse", 2)):
-        page.click(f"#variants button:has-text('{variant}')", modifiers=["Shift"])
+        click_until(page, f"#variants button:has-text('{variant}')", other, "aria-pressed", "false", modifiers=["Shift"])
         page.wait_for_function(
             f"[...document.querySelectorAll('#by-size svg .mark-line path')].map(p => p.getAttribute('d').split('M').length - 1).join() === '{strokes}'"
         )
-        page.click("#variants button:has-text('switch all')")
+        click_until(page, "#variants button:has-text('switch all')", other, "aria-pressed", "true")
 
 
 def test_the_first_view_is_where_most_variants_were_measured(opened, tmp_path):
     writer = gpu_folder(**TINY | {"sizes": (1 << 20,)})
     writer.measure("alone", "f16", 4096, 1 << 24, "replay")
     page = explore(opened(load([writer.write(tmp_path / "20260101T000000Z_0_h200")])))
-    assert page.input_value("#controls select[name=size]") == "20"
+    expect(page.locator("#controls select[name=size]")).to_have_value("20")
 
 
 def test_a_row_leads_to_its_folder_and_settings_are_words(opened, device):
@@ -363,7 +396,8 @@ def test_a_row_leads_to_its_folder_and_settings_are_words(opened, device):
     assert "{" not in rows.first.inner_text() and "threads 256" in page.inner_text("#detail")
     page.locator("#detail a").first.click()
     page.wait_for_function("document.querySelector('details[id^=folder-]').getBoundingClientRect().top < innerHeight")
-    assert page.url.endswith("#folder-20261120T100000Z_0123456789_h200") and "command" in page.inner_text("#provenance")
+    expect(page).to_have_url(re.compile("#folder-20261120T100000Z_0123456789_h200$"))
+    expect(page.locator("#provenance")).to_contain_text("command")
 
 
 @pytest.mark.parametrize("width", [1400, 500])
@@ -391,20 +425,24 @@ def test_two_devices_stand_side_by_side_and_one_is_chosen(opened, tmp_path):
     assert page.locator("#which-answer strong").count() == 2, "my problem on either"
     keep(page, "report_two_devices")
     for name, other in (names, names[::-1]):
-        page.click(f"#device button[value='{name}']")
-        assert page.get_attribute(f"#device button[value='{name}']", "aria-pressed") == "true"
-        assert page.locator(f"[data-device='{other}']:visible").count() == 0 < page.locator(f"[data-device='{name}']:visible").count()
-        assert page.locator("#which-answer strong").count() == 1 and name in page.inner_text("#which-answer caption")
+        button = f"#device button[value='{name}']"
+        click_until(page, button, page.locator(button), "aria-pressed", "true")
+        expect(page.locator(f"[data-device='{other}']:visible")).to_have_count(0)
+        expect(page.locator(f"[data-device='{name}']:visible")).not_to_have_count(0)
+        expect(page.locator("#which-answer strong")).to_have_count(1)
+        expect(page.locator("#which-answer caption")).to_contain_text(name)
         explore(page)
         shown = next(device for device in devices if device.name == name)
-        assert page.locator("#controls select[name=run]").count() == 0, "one run of one device: nothing to choose"
-        assert f"folder-{shown.newest.name}" in page.inner_html("#detail")
+        expect(page.locator("#controls select[name=run]"), "one run of one device: nothing to choose").to_have_count(0)
+        expect(page.locator(f"#detail a[href='#folder-{shown.newest.name}']")).not_to_have_count(0)
         list(draw_everything(page, ":visible"))
     again = opened(devices, address=page.url[page.url.index("#") :])
-    assert again.get_attribute(f"#device button[value='{H200_NAME}']", "aria-pressed") == "true"
-    assert again.locator(f"[data-device='{H100_NAME}']:visible").count() == 0
-    again.click("#device button[value='']")
-    assert again.locator(f"#answer [data-device='{H100_NAME}']").is_visible() and again.locator("#which-answer strong").count() == 2
+    expect(again.locator(f"#device button[value='{H200_NAME}']")).to_have_attribute("aria-pressed", "true")
+    expect(again.locator(f"[data-device='{H100_NAME}']:visible")).to_have_count(0)
+    every = "#device button[value='']"
+    click_until(again, every, again.locator(every), "aria-pressed", "true")
+    expect(again.locator(f"#answer [data-device='{H100_NAME}']")).to_be_visible()
+    expect(again.locator("#which-answer strong")).to_have_count(2)
 
 
 def test_models_are_drawn_with_their_intervals(opened, device, tmp_path):
@@ -416,6 +454,6 @@ def test_models_are_drawn_with_their_intervals(opened, device, tmp_path):
         page.evaluate("document.getElementById('models').scrollIntoView()")
         chart = page.locator("[data-chart=model-kl-1]")
         chart.locator("svg .mark-symbol path").first.wait_for()
-        lines = chart.locator("svg .mark-rule.role-mark line")
-        assert sum(abs(float(line.get_attribute("y2") or 0)) > 1 for line in lines.all()) == len(rows)
-        assert "small" in page.inner_text("#provenance")
+        lines = "[...document.querySelectorAll('[data-chart=model-kl-1] svg .mark-rule.role-mark line')]"
+        page.wait_for_function(f"{lines}.filter((line) => Math.abs(line.getAttribute('y2')) > 1).length === {len(rows)}")
+        expect(page.locator("#provenance")).to_contain_text("small")

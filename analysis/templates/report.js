@@ -377,6 +377,8 @@ function tip(target, text) {
 
 const DETAIL = [["variant", "variant", "text"], ["operator", "operator", "text"], ["rows", "rows", "int"], ["time_us", "time", "us"], ["time_min_us", "fastest", "us"], ["time_max_us", "slowest", "us"], ["share", "of a copy", "percent"], ["gbps", "GB/s", "number"], ["error", "error / one rounding", "fixed"], ["rel_l2", "relative error", "number"], ["picked", "picks", "text"], ["settings", "settings", "settings"], ["message", "message", "text"], ["folder", "folder", "folder"]];
 
+let listed = null; // rows of the explorer's table
+
 function refresh(focus) {
   const found = offers(), all = view(), rows = shown(all);
   writeAddress();
@@ -390,7 +392,10 @@ function refresh(focus) {
   drawMap(rows);
   const here = rows.filter((row) => row.n === state.n && row.size === state.size).sort((a, b) => (a.time_us ?? Infinity) - (b.time_us ?? Infinity));
   byId("detail").replaceChildren(here.length ? plainTable(`n = ${state.n}, 2^${state.size} elements, ${state.dtype}, ${state.mode}, ${state.layout}; the copy takes ${show(here[0].limit_us, "us")} (${here[0].limit_kernel})`, DETAIL, here) : el("p", { textContent: "Nothing was measured there with the variants shown." }));
-  virtualTable(byId("view-table"), `Measurements ${state.dtype} ${state.mode} ${state.layout}`, [...DETAIL.slice(0, 2), ["n", "n", "int"], ...DETAIL.slice(2), ["status", "status", "text"]], rows);
+  // The page may be drawn anew, as for another theme; a reader's order and search stay while the rows do.
+  if (listed && rows.length === listed.length && rows.every((row, i) => row === listed[i])) tables.get(byId("view-table"))();
+  else virtualTable(byId("view-table"), `Measurements ${state.dtype} ${state.mode} ${state.layout}`, [...DETAIL.slice(0, 2), ["n", "n", "int"], ...DETAIL.slice(2), ["status", "status", "text"]], rows);
+  listed = rows;
   if (focus) document.querySelector(focus)?.focus({ preventScroll: true });
 }
 
