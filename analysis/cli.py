@@ -288,7 +288,11 @@ def name_sources(
     from . import sources
 
     for path in results:
-        wanted = load_context(path)["sources_hash"]
+        context = load_context(path)
+        wanted = context["sources_hash"]
+        if not context["dirty"]:
+            print(f"{path.name}: {context['commit']}")
+            continue
         if (commit := sources.name(wanted)) is None:
             raise ResultsError(f"{path.name}: none of the last commits has sources of the hash {wanted[:12]}")
         print(f"{path.name}: {commit}")
