@@ -9,8 +9,8 @@
 namespace fwht::linear::splitk {
 
 /// data_parallel: one block a tile of 16 tokens x 32 outputs. split_4, _8, _16: k blocks dealt in turn to so
-/// many blocks a tile, whose results fp16 atomics add. f32: split 4, partial sums in fp32, added in
-/// order by the last block, or by the first of a cluster where the device has them.
+/// many blocks a tile, whose results fp16 atomics add. f32: split 4, partial sums in fp32, added in order by
+/// the last block.
 extern const LinearVariant data_parallel, split_4, split_8, split_16, f32;
 
 std::unique_ptr<LinearPlan> make_data_parallel(const LinearProblem& problem, const DeviceInfo& device);

@@ -15,11 +15,8 @@
 #include "common/contract/linear/gptq_layout.hpp"
 #include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
-#include "common/device/ptx/cluster.cuh"
-#include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/mma.cuh"
 #include "common/device/ptx/mma_accumulate.cuh"
-#include "common/device/sm90a.hpp"
 #include "common/host/bits.hpp"
 #include "variants/kit/kernel_table.hpp"
 #include "variants/linear/unpack.cuh"
@@ -28,16 +25,14 @@
 namespace fwht::linear::splitk {
 namespace {
 
-/// How a block's sums reach y. Ordered: the last block of a tile adds those of all, which lie in the
-/// workspace; clustered: the same sums in the same order, through the shared memory of a cluster.
-enum class Ending { plain, atomic, ordered, clustered };
+/// How a block's sums reach y.
+enum class Ending { plain, atomic, ordered };
 struct Setup {
   int splits;
   Ending ending;
 };
 
 constexpr int kWarps = kOutputs / 8, kThreads = 32 * kWarps, kWordRows = kRows / 8, kStages = 3;
-constexpr int kOrderedSplits = 4;
 
 struct Arguments {
   const std::uint32_t* qweight;
@@ -139,33 +134,6 @@ __device__ bool add_in_order(float (&sums)[4], const Arguments& a) {
   return true;
 }
 
-/// The same by the first block of the cluster.
-__device__ bool add_in_cluster(float (&sums)[4]) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  __shared__ float4 mine[kThreads];
-  mine[threadIdx.x] = {sums[0], sums[1], sums[2], sums[3]};
-  ptx::barrier_cluster_arrive();
-  ptx::barrier_cluster_wait();
-  const bool first = ptx::cluster_ctarank() == 0;
-  if (first) {
-    const std::uint32_t at = ptx::shared_address(mine + threadIdx.x);
-#pragma unroll
-    for (int split = 1; split < kOrderedSplits; ++split) {
-      const float4 more = ptx::ld_shared_cluster_v4(ptx::mapa(at, static_cast<std::uint32_t>(split)));
-      sums[0] += more.x;
-      sums[1] += more.y;
-      sums[2] += more.z;
-      sums[3] += more.w;
-    }
-  }
-  ptx::barrier_cluster_arrive();  // the first block has read what the others hold
-  ptx::barrier_cluster_wait();
-  return first;
-#else
-  return false;
-#endif
-}
-
 template <Ending ending>
 __device__ void store(const Arguments& a, int token, int column, float first, float second) {
   if (token >= a.m) return;
@@ -178,21 +146,18 @@ __device__ void store(const Arguments& a, int token, int column, float first, fl
   }
 }
 
-/// Grid: tiles of 32 outputs, splits, tiles of 16 tokens; clustered: splits of a tile side by side, 1, tiles
-/// of 16 tokens.
+/// Grid: tiles of 32 outputs, splits, tiles of 16 tokens.
 template <Ending ending>
 __global__ void __launch_bounds__(kThreads) splitk(const Arguments a) {
-  constexpr bool kClustered = ending == Ending::clustered;
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31),
             g = lane >> 2, t = lane & 3;
-  const auto tile = static_cast<int>(kClustered ? blockIdx.x / kOrderedSplits : blockIdx.x);
-  const int first_output = tile * kOutputs + warp * 8, column = first_output + g;
+  const int first_output = static_cast<int>(blockIdx.x) * kOutputs + warp * 8, column = first_output + g;
   const int token = static_cast<int>(blockIdx.z) * kTokens + g;
-  const int blocks = a.k / kRows, step = kClustered ? kOrderedSplits : static_cast<int>(gridDim.y);
+  const int blocks = a.k / kRows, step = static_cast<int>(gridDim.y);
   float sums[4] = {};
   WeightBlock weights[kStages];  // three blocks under way, as the published kernel has stages
   TokenBlock x;
-  const auto first = static_cast<int>(kClustered ? blockIdx.x % kOrderedSplits : blockIdx.y);
+  const int first = static_cast<int>(blockIdx.y);
 #pragma unroll
   for (int i = 0; i < kStages; ++i)
     if (first + i * step < blocks) weights[i].load(a, first + i * step, column, t);
@@ -211,9 +176,6 @@ __global__ void __launch_bounds__(kThreads) splitk(const Arguments a) {
   if constexpr (ending == Ending::ordered) {
     if (!add_in_order(sums, a)) return;
   }
-  if constexpr (kClustered) {
-    if (!add_in_cluster(sums)) return;
-  }
   store<ending>(a, token, first_output + 2 * t, sums[0], sums[1]);
   store<ending>(a, token + 8, first_output + 2 * t, sums[2], sums[3]);
 }
@@ -223,7 +185,6 @@ Table<Ending, void (*)(Arguments)> kernels() {
   table.add(Ending::plain, splitk<Ending::plain>);
   table.add(Ending::atomic, splitk<Ending::atomic>);
   table.add(Ending::ordered, splitk<Ending::ordered>);
-  table.add(Ending::clustered, splitk<Ending::clustered>);
   return table;
 }
 
@@ -237,12 +198,7 @@ class SplitkPlan final : public LinearPlan {
         grid_{.blocks = problem.n / kOutputs,
               .threads = kThreads,
               .layers = setup.splits,
-              .depth = ceil_div(problem.m, kTokens)} {
-    if (setup.ending != Ending::clustered) return;
-    grid_.blocks *= setup.splits;
-    grid_.cluster = setup.splits;
-    grid_.layers = 1;
-  }
+              .depth = ceil_div(problem.m, kTokens)} {}
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   std::string packing() const override { return kGptqPacking; }
@@ -329,10 +285,8 @@ std::unique_ptr<LinearPlan> make_split_8(const LinearProblem& problem, const Dev
 std::unique_ptr<LinearPlan> make_split_16(const LinearProblem& problem, const DeviceInfo&) {
   return std::make_unique<SplitkPlan>(problem, Setup{16, Ending::atomic});
 }
-std::unique_ptr<LinearPlan> make_f32(const LinearProblem& problem, const DeviceInfo& device) {
-  const bool clusters = kBuiltForHopper && device.compute_capability() == 90;
-  return std::make_unique<SplitkPlan>(problem,
-                                      Setup{kOrderedSplits, clusters ? Ending::clustered : Ending::ordered});
+std::unique_ptr<LinearPlan> make_f32(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<SplitkPlan>(problem, Setup{4, Ending::ordered});
 }
 
 }  // namespace fwht::linear::splitk
