@@ -181,6 +181,14 @@ fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t count, c
   });
 }
 
+fwht_status fwht_rounds_on(int32_t dtype, int64_t n, int64_t rows, int32_t transposed, int32_t count,
+                           const uint32_t* signs, const void* in, void* out, int32_t device, void* stream) {
+  return guarded([&] {
+    fwht::walsh::rounds_on_device(dtype_of(dtype), n, rows, transposed != 0, count, signs, in, out,
+                                  static_cast<fwht::Stream>(stream), device);
+  });
+}
+
 fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,
                         const void* in, void* out, int32_t threads) {
   return guarded([&] { fwht::walsh::sketch({length, m, seed}, dtype_of(dtype), vectors, in, out, threads); });

@@ -132,6 +132,9 @@ static void spectra(void) {
   expect(fwht_rounds(FWHT_F64, 4, 1, 2, both, a, out, 1) == FWHT_OK && out[0] == -2 && out[1] == 1 &&
              out[3] == 0,
          "rounds");
+  expect(fwht_rounds_on(FWHT_F32, 32, 1, 0, 1, NULL, NULL, NULL, 0, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "n=32"),
+         "rounds of short rows on a device");
   expect(fwht_sketch(FWHT_F64, 3, 2, 0, 1, a, sketch, 1) == FWHT_OK, "sketch");
   expect(fwht_sketch(FWHT_F16, 3, 2, 0, 1, a, sketch, 1) == FWHT_BAD_REQUEST, "sketch of fp16");
   expect(fwht_sketch_table(3, 3, 1, table) == FWHT_OK && table[1] == 0 && table[2] < 16 &&

@@ -14,6 +14,7 @@
 #include "common/device/device_info.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/stream_query.hpp"
+#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "reference/conformance/device_tools.hpp"
 #include "reference/inputs.hpp"
@@ -522,6 +523,86 @@ TEST_F(SanitizeGpu, Sketches) {
     const std::int64_t n = std::int64_t{1} << log_n, vectors = log_n < 12 ? 5 : 1;
     expect_sketch<float>(Dtype::f32, n - 1, std::max<std::int64_t>(n / 3, 1), vectors);
     if (log_n < 23) expect_sketch<double>(Dtype::f64, n / 2 + 1, std::max<std::int64_t>(n / 3, 1), vectors);
+  }
+}
+
+// Each of log2 n levels rounds by at most 2^-24 of the row's length, as do the scale and the product with it,
+// in every round. 1 + 2^-10 for terms of second order.
+TEST_F(TransformGpu, RoundsAreTheirDefinition) {
+  const int device = current_device();
+  constexpr int kMost = 8;
+  constexpr std::byte kPoison{0xA5};
+  const auto check = [&](Dtype dtype, std::int64_t n, std::int64_t rows, int count, bool transposed,
+                         bool in_place) {
+    const auto size = static_cast<std::size_t>(rows * n);
+    const std::size_t bytes = size * static_cast<std::size_t>(bytes_of(dtype));
+    std::vector<std::uint32_t> signs;
+    for (int round = 0; round < count; ++round) {
+      const std::vector<std::uint32_t> more = walsh::random_signs(n, static_cast<std::uint64_t>(round));
+      signs.insert(signs.end(), more.begin(), more.end());
+    }
+    std::vector<const void*> of_round;
+    for (int round = 0; round < count; ++round)
+      of_round.push_back(signs.data() + round * n / 32);
+    const Problem problem = make_problem(dtype, n, rows);
+    std::vector<std::byte> raw(bytes), got(bytes + 64, kPoison);
+    reference::write_input(problem, reference::InputClass::normal, static_cast<std::uint64_t>(count),
+                           raw.data());
+    std::vector<double> x(size), want(size);
+    for (std::size_t i = 0; i < size; ++i)
+      x[i] = load_element(dtype, raw.data(), static_cast<std::int64_t>(i));
+    if (transposed) {  // D_1 H ... D_k H x = D_1 (H D_2 ... H D_k H) x
+      const std::vector<std::uint32_t> none(static_cast<std::size_t>(n / 32));
+      std::vector<const void*> back(of_round.rbegin(), of_round.rend() - 1);
+      back.insert(back.begin(), none.data());
+      walsh::rounds(Dtype::f64, n, rows, back, x.data(), want.data());
+      for (std::size_t i = 0; i < size; ++i) {
+        const std::size_t j = i % static_cast<std::size_t>(n);
+        if ((signs[j / 32] >> j % 32 & 1) != 0) want[i] = -want[i];
+      }
+    } else {
+      walsh::rounds(Dtype::f64, n, rows, of_round, x.data(), want.data());
+    }
+    Buffer packed(Memory::device, 4 * signs.size()), in(Memory::device, got.size()),
+        out(Memory::device, got.size());
+    packed.upload(signs.data(), 4 * signs.size());
+    out.upload(got.data(), got.size());
+    in.upload(got.data(), got.size());
+    in.upload(raw.data(), bytes);
+    synchronize(Memory::device);
+    Buffer& result = in_place ? in : out;
+    walsh::rounds_on_device(dtype, n, rows, transposed, count, packed.data(), in.data(), result.data(),
+                            nullptr, device);
+    synchronize(Memory::device);
+    result.download(got.data(), got.size());
+    const double u = dtype == Dtype::f32 ? 0 : dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double square = 0;
+      for (std::int64_t j = 0; j < n; ++j)
+        square += x[static_cast<std::size_t>(r * n + j)] * x[static_cast<std::size_t>(r * n + j)];
+      const double inside = count * (log2_floor(n) + 2) * 0x1p-24 * std::sqrt(square) * (1 + 0x1p-10);
+      for (std::int64_t j = 0; j < n; ++j) {
+        const double expected = want[static_cast<std::size_t>(r * n + j)];
+        const double bound = inside + u * (std::abs(expected) + inside) + (u == 0 ? 0 : 0x1p-25);
+        ASSERT_NEAR(load_element(dtype, got.data(), r * n + j), expected, bound)
+            << name_of(dtype) << ", n=" << n << ", rows=" << rows << ", count=" << count
+            << (transposed ? ", transposed" : "") << (in_place ? ", in place" : "") << ", row " << r
+            << ", element " << j;
+      }
+    }
+    for (std::size_t i = bytes; i < got.size(); ++i)
+      ASSERT_EQ(got[i], kPoison) << "behind the end";
+  };
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (std::int64_t n = 64; n <= 4096; n *= 2) {
+      for (const int count : {1, 2, 3, kMost}) {
+        for (const bool transposed : {false, true}) {
+          check(dtype, n, 1, count, transposed, false);
+          check(dtype, n, 37, count, transposed, count % 2 == 0);
+        }
+      }
+      check(dtype, n, (std::int64_t{1} << 22) / n + 3, 3, false, true);  // a warp has several tiles
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 #include "variants/cpu/cpu.hpp"
 #include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
+#include "variants/library/rounded_rows.hpp"
 #include "variants/library/sketched_rows.hpp"
 #include "variants/library/transform.hpp"
 #include "variants/passes/passes.hpp"
@@ -575,6 +576,33 @@ void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void
     transform(problem, operands, threads);
     from = out;
   }
+}
+
+void rounds_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, bool transposed, int count,
+                      const void* signs, const void* in, void* out, Stream stream, int device) {
+  constexpr int kLeast = 1 << kSmallestRoundedRow, kMost = 1 << kLargestRoundedRow;
+  if (!is_power_of_two(n) || n < kLeast || n > kMost)
+    throw BadRequest(concat("n=", n, " must be a power of two between ", kLeast, " and ", kMost,
+                            " for rounds on a device"));
+  require_rows(n, rows);
+  if (dtype != Dtype::f32 && dtype != Dtype::f16 && dtype != Dtype::bf16)
+    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f16 or bf16 for rounds on a device"));
+  if (count < 1 || count > kMostRounds)
+    throw BadRequest(concat("count=", count, " must be between 1 and ", kMostRounds));
+  if (rows == 0) return;
+  require("signs", signs, 4);
+  require("in", in, 16);
+  require("out", out, 16);
+  const std::int64_t bytes = rows * n * bytes_of(dtype);
+  require_same_or_apart("in", in, "out", out, bytes);
+  require_apart("signs", signs, count * n / 8, "out", out, bytes);
+  const DeviceScope scope(device);
+  for (const auto& [name, pointer] :
+       {std::pair{"signs", signs}, std::pair{"in", in}, std::pair<const char*, const void*>{"out", out}})
+    require_reachable(name, pointer, device);
+  launch_rounded_rows(
+      dtype, {log2_floor(n), rows, count, transposed, static_cast<const std::uint32_t*>(signs), in, out},
+      known_device(device).sm_count, stream);
 }
 
 std::int64_t Sketch::padded() const {

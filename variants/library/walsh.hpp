@@ -1,5 +1,5 @@
 // What Walsh spectra are asked for, on the host, by the variant `cpu`: spectra of Boolean functions, dyadic
-// convolutions, rounds of signs and transforms, and sketches of chosen rows. All but rounds on a device too.
+// convolutions, rounds of signs and transforms, and sketches of chosen rows; and all of them on a device.
 // docs/long_vectors.md.
 #pragma once
 
@@ -135,6 +135,17 @@ std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::u
 /// `signs[i - 1]`. f16 and bf16 are rounded after each round. `out` may be `in`. Throws BadRequest.
 void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
             const void* in, void* out, int threads = 0);
+
+/// The same in memory of CUDA device `device`, enqueued on `stream`, by one kernel (rounded_rows.hpp); may be
+/// captured. n from 64 to 4096, f32, f16 or bf16. fp32 inside, rounded once at the end: before that an
+/// element is wrong by at most count (log2 n + 2) 2^-24 |x|, to first order.
+/// @param transposed  D_1 H ... D_k H x
+/// @param count       k, from 1 to 8
+/// @param signs       of all rounds, n / 32 words each, one round behind the other
+/// Pointers to rows at a multiple of 16 bytes; `out` is `in`, or overlaps neither it nor the signs. Throws
+/// BadRequest for what is not so, and for memory of another device.
+void rounds_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, bool transposed, int count,
+                      const void* signs, const void* in, void* out, Stream stream, int device);
 
 /// Subsampled randomized Hadamard transform: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from
 /// `length` up, H orthonormal, D random_signs(N, seed), R the m random_rows(N, m, seed). The mean of |y|^2 is

@@ -20,6 +20,7 @@
 #include "variants/cpu/cpu.hpp"
 #include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
+#include "variants/library/rounded_rows.hpp"
 #include "variants/library/sketched_rows.hpp"
 #include "variants/passes/schedule.hpp"
 
@@ -992,6 +993,93 @@ TEST(Walsh, TheLastPassOfASummaryHasTheHighestBits) {
     EXPECT_EQ(summary_workspace_bytes(variables, 1 << 20), std::int64_t{4} << std::max(variables, 22));
   }
   EXPECT_EQ(summary_workspace_bytes(14, 1000), 0);
+}
+
+// The steps of the kernel rounded_rows, on the registers of 32 lanes, in fp64.
+TEST(Walsh, TheRoundsOfATileAreThoseOfItsRows) {
+  constexpr int kCount = 3;
+  for (const int vector_bits : {2, 3}) {
+    for (int log_n = kSmallestRoundedRow; log_n <= kLargestRoundedRow; ++log_n) {
+      const RoundsTile tile{vector_bits, log_n};
+      const std::int64_t n = std::int64_t{1} << log_n, all = std::int64_t{1} << tile.log_elements();
+      std::vector<std::uint32_t> signs;
+      const void* of_round[kCount];
+      for (int round = 0; round < kCount; ++round) {
+        const std::vector<std::uint32_t> more = random_signs(n, static_cast<std::uint64_t>(round));
+        signs.insert(signs.end(), more.begin(), more.end());
+      }
+      for (int round = 0; round < kCount; ++round)
+        of_round[round] = signs.data() + round * n / 32;
+      std::mt19937 random(static_cast<unsigned>(log_n));
+      std::vector<double> data(static_cast<std::size_t>(all)), want(data.size()), got(data.size(), 77);
+      for (double& each : data)
+        each = std::uniform_real_distribution<>(-1, 1)(random);
+      rounds(Dtype::f64, n, all / n, of_round, data.data(), want.data());
+
+      const int registers = tile.registers();
+      std::vector<double> x(data.size());
+      const auto at = [&](int lane, int k) -> double& {
+        return x[static_cast<std::size_t>(lane * registers + k)];
+      };
+      const auto each = [&](const auto& act) {
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int k = 0; k < registers; ++k)
+            act(lane, k);
+        }
+      };
+      each([&](int lane, int k) {
+        at(lane, k) = data[static_cast<std::size_t>(tile.element(lane, k))];
+        const int first = k & -(1 << vector_bits);
+        EXPECT_EQ(tile.element(lane, first) % (1 << vector_bits), 0);
+        EXPECT_EQ(tile.element(lane, k), tile.element(lane, first) + k - first) << "one vector";
+      });
+      for (int round = 0; round < kCount; ++round) {
+        each([&](int lane, int k) {
+          const std::uint32_t word = tile.sign_word(signs.data() + round * n / 32, k / 32, lane);
+          at(lane, k) *= ((word >> k % 32 & 1) != 0 ? -1 : 1) / std::sqrt(static_cast<double>(n));
+        });
+        const auto butterflies = [&](int lanes, int half) {
+          each([&](int lane, int k) {
+            if ((lane & lanes) != 0 || (k & half) != 0) return;
+            double &a = at(lane, k), &b = at(lane | lanes, k | half);
+            const double sum = a + b;
+            b = a - b, a = sum;
+          });
+        };
+        for (int bit = 0; bit < tile.row_register_bits(); ++bit)
+          butterflies(0, 1 << bit);
+        for (int bit = 0; bit < tile.row_lane_bits(); ++bit)
+          butterflies(1 << bit, 0);
+      }
+      each([&](int lane, int k) { got[static_cast<std::size_t>(tile.element(lane, k))] = at(lane, k); });
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 1e-12) << n << ", " << (1 << vector_bits) << " a vector, element " << i;
+    }
+  }
+}
+
+TEST(Walsh, RoundsOnADeviceRefuseBeforeAnyLaunch) {
+  alignas(16) std::byte x[512], y[512];
+  alignas(16) std::uint32_t signs[4]{};
+  const auto said = [&](Dtype dtype, std::int64_t n, std::int64_t rows, int count, const void* of_rounds,
+                        const void* in, void* out) {
+    return refusal([&] { rounds_on_device(dtype, n, rows, false, count, of_rounds, in, out, nullptr, 0); });
+  };
+  for (const std::int64_t n : {0, 32, 96, 8192}) {
+    EXPECT_EQ(said(Dtype::f32, n, 1, 1, signs, x, y),
+              concat("n=", n, " must be a power of two between 64 and 4096 for rounds on a device"));
+  }
+  EXPECT_EQ(said(Dtype::f64, 64, 1, 1, signs, x, y),
+            "dtype f64 must be f32, f16 or bf16 for rounds on a device");
+  EXPECT_TRUE(said(Dtype::f32, 64, -1, 1, signs, x, y).starts_with("rows=-1 must be at least 0"));
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 0, signs, x, y), "count=0 must be between 1 and 8");
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 9, signs, x, y), "count=9 must be between 1 and 8");
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 1, nullptr, x, y), "signs is a null pointer");
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 1, signs, nullptr, y), "in is a null pointer");
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 1, signs, x, nullptr), "out is a null pointer");
+  EXPECT_TRUE(said(Dtype::f16, 64, 1, 1, signs, x + 8, y).ends_with("must be aligned to 16 bytes"));
+  EXPECT_TRUE(said(Dtype::f16, 64, 1, 1, signs, x, x + 16).ends_with("overlap"));
+  EXPECT_TRUE(said(Dtype::f16, 64, 1, 1, x + 16, y, x).ends_with("overlap"));
 }
 
 TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {
