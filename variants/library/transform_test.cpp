@@ -542,6 +542,7 @@ TEST_F(TransformGpu, RoundsAreTheirDefinition) {
       signs.insert(signs.end(), more.begin(), more.end());
     }
     std::vector<const void*> of_round;
+    of_round.reserve(static_cast<std::size_t>(count));
     for (int round = 0; round < count; ++round)
       of_round.push_back(signs.data() + round * n / 32);
     const Problem problem = make_problem(dtype, n, rows);

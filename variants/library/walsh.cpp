@@ -651,7 +651,7 @@ struct DeviceSketch {
   void source(const SketchedVectors& work, int row_bits, void* sums) {
     launch_sketch_source(work, row_bits, sums, info, stream);
   }
-  void middle(std::int64_t vectors, void* sums) {
+  void middle(std::int64_t vectors, void* sums) const {
     fwht::transform(passes::variant, {sums, sums},
                     columns_above(dtype, passes.row, passes.middle, vectors << passes.last), stream, device);
   }
