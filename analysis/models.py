@@ -84,7 +84,7 @@ class Attention(Strict):
 
 
 class Chains(Strict):
-    """chains.json of `python -m fwht.bench chains`."""
+    """chains.json of `python -m fwht.bench chains`, and walsh.json of `python -m fwht.bench walsh`."""
 
     about: dict[str, Any]
     rows: list[dict[str, Any]]

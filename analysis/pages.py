@@ -140,15 +140,15 @@ def bench_layers_values(root: Path) -> dict[str, Any]:
 
 
 def chains_values(root: Path) -> dict[str, Any]:
-    """What docs/integrations.md shows of the newest committed run of `python -m fwht.bench chains`."""
+    """What docs/integrations.md and docs/long_vectors.md show of the newest committed runs of `python -m fwht.bench chains` and `walsh`."""
 
     def table(run: Chains) -> str:
         frame = pd.DataFrame(run.rows)
         for side in ("chain_launches", "ours_launches"):
             frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
-        return drawn("chains", frame)
+        return drawn("walsh" if "rows" in frame else "chains", frame)
 
-    return {"chains": newest_of_bench(Chains, "chains.json", root), "chains_table": table}
+    return {"chains": newest_of_bench(Chains, "chains.json", root), "walsh": newest_of_bench(Chains, "walsh.json", root), "chains_table": table}
 
 
 def long_values(root: Path) -> dict[str, Any]:
@@ -646,6 +646,7 @@ SECTIONS = (
     ("docs/ladder.md", "ladder", "ladder", "../"),
     ("docs/long_vectors.md", "arranged", "arranged", "../"),
     ("docs/long_vectors.md", "peers", "long", "../"),
+    ("docs/long_vectors.md", "walsh", "walsh", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),

@@ -289,6 +289,19 @@ def test_chains_are_shown_from_the_newest_run(tmp_path):
     assert "| fold, 53248, 16384 | 1500000.0 |" in page and "– → –" in page and "Not measured: r4, 1 tokens of 14336: refused.\n" in page
 
 
+def test_walsh_is_shown_from_the_newest_run(tmp_path):
+    assert "No run is committed" in pages.render("walsh.md.j2", **pages.chains_values(tmp_path))
+    row = {"chain": "rounds", "rows": 4, "n": 768, "call": "walsh.rounds(x, signs)", "difference": 3.1e-7, "bound": 6.0e-6, "chain_us": 20.04,
+           "ours_us": 2.0, "ratio": 10.02, "chain_launches": 3, "ours_launches": 1, "ours_terabytes_per_second": 2.25}  # fmt: skip
+    about = {"utc_start": "1", "library": {"dirty": False}, "device": "GPU", "torch": "2", "chains": {"rounds": "three launches"}, "missing": ["bits: why"]}
+    folder = tmp_path / "experiments" / "results" / "new"
+    folder.mkdir(parents=True)
+    (folder / "walsh.json").write_text(json.dumps({"about": about, "rows": [row]}))
+    page = pages.render("walsh.md.j2", **pages.chains_values(tmp_path))
+    assert "results/new`" in page and "| rounds, 768, 4 | 20.0 | 2.0 | 10.02 | 3 → 1 | 2.25 | 3.1e-7, 6.0e-6 |" in page
+    assert "- `rounds`: three launches." in page and "Not measured: bits: why.\n" in page
+
+
 def test_the_program_is_asked_for_support(tmp_path):
     program = tmp_path / "fwht_sweep"
     program.write_text("#!/bin/sh\n[ \"$1\" = --list-json ] || exit 2\ncat <<'E'\n" + json.dumps(LISTING) + "\nE\n")

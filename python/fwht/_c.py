@@ -185,6 +185,8 @@ def _load(path: str) -> ctypes.CDLL:
         ("dyadic_convolution_workspace", i32, [i32, i64, i64, i32, i32, ctypes.POINTER(i64)]),
         ("random_signs", i32, [i64, u64, address]),
         ("random_rows", i32, [i64, i64, u64, address]),
+        ("rounds_to_codes", i32, [i64, i64, i32, address, address, i32, address, address, i32]),
+        ("rounds_to_codes_on", i32, [i64, i64, i32, address, address, i32, address, address, i32, address]),
         ("rounds_on", i32, [i32, i64, i64, i32, i32, address, address, address, i32, address]),
         ("sketch_table", i32, [i64, i64, u64, address]),
         ("sketch_on", i32, [i32, i64, i64, i32, i64, address, address, address, address, i64, i32, address]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._torch.calls import forget, view_of
+from ._torch.calls import DTYPES, forget, view_of
 from ._torch.convolutions import convolve, convolves
 from ._torch.eager import (
     arranged,
@@ -18,9 +18,11 @@ from ._torch.eager import (
     transform,
     transform_by_operator,
 )
+from ._torch.rounds import rounded, rounded_to_codes, signs_on
 from ._torch.sketches import sketched, table_on
 
 __all__ = [
+    "DTYPES",
     "Tensor",
     "arranged",
     "check_not_differentiated",
@@ -32,6 +34,9 @@ __all__ = [
     "mark_written",
     "quantize_into",
     "quantize_rows",
+    "rounded",
+    "rounded_to_codes",
+    "signs_on",
     "sketched",
     "table_on",
     "transform",

@@ -17,6 +17,7 @@ memory too, the others for host memory. Source: docs/long_vectors.md.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import sys
 from typing import Any, NamedTuple, Sequence
@@ -32,6 +33,7 @@ __all__ = [
     "largest",
     "largest_of",
     "rounds",
+    "rounds_to_codes",
     "spectrum",
     "summaries",
     "summary",
@@ -433,23 +435,115 @@ def autocorrelation(a: Any, *, variant: str | None = None) -> Any:
 # --- rounds and sketches ---------------------------------------------------------------------------------------------
 
 
-def rounds(x: Any, signs: Sequence[operators.Signs], *, variant: str | None = None) -> Any:
+def rounds(x: Any, signs: Sequence[operators.Signs], *, transpose: bool = False, variant: str | None = None) -> Any:
     """H D_k ... H D_1 x along the last dimension, H orthonormal: each D_i multiplies by `signs[i - 1]` (`operators.random_signs(n, seed)`).
 
-    As vector search uses it to spread coordinates. Each round is one call of `operators.transform` with its dtypes, shapes and errors, and
-    rounds to x's dtype. Differentiable in PyTorch.
+    As vector search uses it to spread coordinates. H is that of `operators.operator_for(n)`.
+
+    Args:
+        x: as `operators.transform` takes it.
+        transpose: D_1 H^T ... D_k H^T x, the inverse.
+        variant: as in `hadamard_transform`. None for CUDA tensors of float32, float16 or bfloat16, n from 64 to 4096 (2^j, or m 2^j with m
+            12, 20, 28 or 36 and j at least 3), up to 8 rounds: one kernel does all of them and rounds once to x's dtype. Else each
+            round is a transform, and rounds.
+
+    Returns: a new array like x. Differentiable in PyTorch.
+
+    Raises: as `operators.transform`; TypeError, ValueError for signs that do not fit.
+
+    Example:
+        >>> import numpy, fwht
+        >>> signs = [fwht.operators.random_signs(64, seed) for seed in range(3)]
+        >>> x = numpy.eye(1, 64, dtype="float32")
+        >>> bool(numpy.allclose(fwht.walsh.rounds(fwht.walsh.rounds(x, signs), signs, transpose=True), x, atol=1e-6))
+        True
     """
-    view = _host_or_tensor(x, "x")
+    n = _checked_rounds(_host_or_tensor(x, "x"), signs)
+    if kernel := _kernel_of_rounds(x, n, signs, variant):
+
+        def again(grad: Any, transposed: bool) -> Any:
+            return rounds(grad, signs, transpose=transposed)
+
+        return kernel.rounded(x, _signs_beside(x, signs), len(signs), transpose, again)
+    for each in reversed(signs) if transpose else signs:
+        x = operators.transform(x, signs=each, transpose=transpose, variant=variant)
+    return x
+
+
+def rounds_to_codes(x: Any, signs: Sequence[operators.Signs], bits: int) -> tuple[Any, Any]:
+    """(codes, scales) of y = `rounds(x, signs)`, as vector search keeps them; on a device one kernel makes them.
+
+    Args:
+        x: float32, (..., n). signs: as `rounds` takes them. CUDA tensors: n and the number of rounds as one kernel of `rounds` has them.
+        bits: 8: int8, scale a / 127 with a the largest |y| of the row, codes of y (127 / a). 4: two a byte, the even element in the low
+            half, scale a / 7. These are what `quantize.hadamard_quantize` writes for "int8:row" and "int4:row". 1: eight a byte, the
+            first in the lowest bit, set where y < 0; the scale is the mean of |y|, with which scale and -scale are nearest to y.
+
+    Returns: codes, int8 (..., n) or uint8 (..., n bits / 8), and float32 scales (...), of x's library and device. Not differentiable.
+
+    Raises: TypeError, ValueError.
+
+    Example:
+        >>> import numpy, fwht
+        >>> codes, scales = fwht.walsh.rounds_to_codes(numpy.ones((5, 96), "float32"), [fwht.operators.random_signs(96, 1)], 1)
+        >>> codes.shape, scales.shape
+        ((5, 12), (5,))
+    """
+    view, bits = _host_or_tensor(x, "x"), _c.integer("bits", bits)
+    n = _checked_rounds(view, signs)
+    if _dtype_name(view) != "float32":
+        raise TypeError(f"fwht: dtype {view.dtype_name} must be float32 for codes of rounds")
+    if bits not in (1, 4, 8):
+        raise ValueError(f"fwht: bits={bits} must be 1, 4 or 8")
+    if view.device != _c.HOST:
+        made: tuple[Any, Any] = _tensors.face_of(x).rounded_to_codes(x, _signs_beside(x, signs), len(signs), bits)
+        return made
+    x, leading = _contiguous(x), view.shape[:-1]
+    codes, scales = _like(x, (*leading, n * bits // 8), "int8" if bits == 8 else "uint8"), _like(x, leading, "float32")
+    packed = (ctypes.c_char_p * len(signs))(*(each.packed for each in signs))
+    status = _c.library.fwht_rounds_to_codes(
+        n, math.prod(leading), len(signs), ctypes.addressof(packed), _view(x).pointer, bits, _view(codes).pointer, _view(scales).pointer, 0
+    )
+    if status:
+        _c.fail(status)
+    return codes, scales
+
+
+def _checked_rounds(view: array.View, signs: Sequence[operators.Signs]) -> int:
     if not len(signs):
         raise ValueError("fwht: signs must have at least one element, the signs of the first round")
     n = view.shape[-1] if view.shape else 0
-    if n < 2 or n & (n - 1):
-        raise ValueError(f"fwht: n={n} must be a power of two of at least 2")
+    if n < 2:
+        raise ValueError(f"fwht: n={n} must be at least 2")
     for each in signs:
         if not isinstance(each, operators.Signs):
             raise TypeError(f"fwht: signs has a {type(each).__name__}; its elements are made by operators.random_signs or pack_signs")
-        x = operators.transform(x, f"{n}+signs", signs=each, variant=variant)
-    return x
+        if each.n != n:
+            raise ValueError(f"fwht: {each.n} signs do not fit n={n}")
+    return n
+
+
+def _kernel_of_rounds(x: Any, n: int, signs: Sequence[operators.Signs], variant: str | None) -> Any:
+    """The face of a tensor whose rounds one kernel does, or None."""
+    face = _tensors.face_of(x)
+    if not face or variant is not None or _view(x).device == _c.HOST or not face.convolves(x, x):
+        return None
+    return face if x.dtype in face.DTYPES and _fit_one_kernel(face.DTYPES[x.dtype], n, len(signs)) else None
+
+
+@functools.lru_cache(256)
+def _fit_one_kernel(dtype: int, n: int, count: int) -> bool:
+    """No rows are refused as many are, and launch nothing."""
+    refused: int = _c.library.fwht_rounds_on(dtype, n, 0, 0, count, None, None, None, 0, None)
+    return not refused
+
+
+def _signs_beside(x: Any, signs: Sequence[operators.Signs]) -> Any:
+    """All rounds' signs in one tensor on x's device: made at the first call, which waits for the device and may not be captured."""
+    kept, key = signs[0]._on, (x.device, *signs[1:])
+    if key not in kept:
+        kept[key] = _tensors.face_of(x).signs_on(x.device, [each.packed for each in signs])
+    return kept[key]
 
 
 class Sketch:

@@ -275,16 +275,26 @@ FWHT_API fwht_status fwht_dyadic_convolution_workspace(int32_t dtype, int64_t n,
  * each as likely. */
 FWHT_API fwht_status fwht_random_signs(int64_t n, uint64_t seed, uint32_t* words);
 FWHT_API fwht_status fwht_random_rows(int64_t n, int64_t count, uint64_t seed, int64_t* rows);
-/* y = H D_k ... H D_1 x with H orthonormal, D_i the signs of signs[i - 1], rows side by side; `out` may be `in`. */
+/* y = H D_k ... H D_1 x with H orthonormal, that of fwht_operator_for(n), D_i the signs of signs[i - 1], rows side by
+ * side; `out` may be `in`. */
 FWHT_API fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t count,
                                  const void* const* signs, const void* in, void* out, int32_t threads);
 /* The same in memory of CUDA device `device`, on `stream`, by one kernel, or where `transposed` is not 0
- * D_1 H ... D_k H x: n from 64 to 4096, FWHT_F32, FWHT_F16 or FWHT_BF16, count k from 1 to 8. fp32 inside, rounded once.
- * `signs` has n / 32 words of each round, one round behind the other, on the device. `in` and `out` at multiples of 16
- * bytes, the same or apart. */
+ * D_1 H ... D_k H x: n from 64 to 4096, 2^j or m 2^j with m 12, 20, 28 or 36 and j at least 3; FWHT_F32, FWHT_F16 or
+ * FWHT_BF16, count k from 1 to 8. fp32 inside, rounded once. `signs` has n / 32 words of each round, one round behind
+ * the other, on the device. `in` and `out` at multiples of 16 bytes, the same or apart. */
 FWHT_API fwht_status fwht_rounds_on(int32_t dtype, int64_t n, int64_t rows, int32_t transposed, int32_t count,
                                     const uint32_t* signs, const void* in, void* out, int32_t device,
                                     void* stream);
+/* Codes of the rounds of fp32 rows, and one scale s a row. bits 8: int8, s = a / 127, a the largest |y|. 4: two a byte,
+ * the even element in the low half, s = a / 7. 1: eight a byte, the first in the lowest bit, set where y < 0, s the
+ * mean of |y|. `scales` at a multiple of 16 bytes; the rest as above. */
+FWHT_API fwht_status fwht_rounds_to_codes(int64_t n, int64_t rows, int32_t count, const void* const* signs,
+                                          const float* in, int32_t bits, void* codes, float* scales,
+                                          int32_t threads);
+FWHT_API fwht_status fwht_rounds_to_codes_on(int64_t n, int64_t rows, int32_t count, const uint32_t* signs,
+                                             const float* in, int32_t bits, void* codes, float* scales,
+                                             int32_t device, void* stream);
 /* SRHT: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from `length` up, D fwht_random_signs(N, seed), R the
  * m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side. */
 FWHT_API fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,

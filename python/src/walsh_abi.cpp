@@ -28,6 +28,11 @@ Pointer required_pointer(const char* name, Pointer pointer) {
   return pointer;
 }
 
+std::span<const void* const> signs_of_rounds(const void* const* signs, std::int32_t count) {
+  if (count < 1) throw fwht::BadRequest("count=" + std::to_string(count) + " must be at least 1");
+  return {required_pointer("signs", signs), static_cast<std::size_t>(count)};
+}
+
 /// Four numbers each.
 fwht::walsh::SpectrumSummary* summaries_at(std::int64_t* numbers) {
   static_assert(sizeof(fwht::walsh::SpectrumSummary) == 4 * sizeof(std::int64_t));
@@ -174,10 +179,7 @@ fwht_status fwht_random_rows(int64_t n, int64_t count, uint64_t seed, int64_t* r
 fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t count, const void* const* signs,
                         const void* in, void* out, int32_t threads) {
   return guarded([&] {
-    if (count < 1) throw fwht::BadRequest("count=" + std::to_string(count) + " must be at least 1");
-    required_pointer("signs", signs);
-    fwht::walsh::rounds(dtype_of(dtype), n, rows, std::span(signs, static_cast<std::size_t>(count)), in, out,
-                        threads);
+    fwht::walsh::rounds(dtype_of(dtype), n, rows, signs_of_rounds(signs, count), in, out, threads);
   });
 }
 
@@ -186,6 +188,22 @@ fwht_status fwht_rounds_on(int32_t dtype, int64_t n, int64_t rows, int32_t trans
   return guarded([&] {
     fwht::walsh::rounds_on_device(dtype_of(dtype), n, rows, transposed != 0, count, signs, in, out,
                                   static_cast<fwht::Stream>(stream), device);
+  });
+}
+
+fwht_status fwht_rounds_to_codes(int64_t n, int64_t rows, int32_t count, const void* const* signs,
+                                 const float* in, int32_t bits, void* codes, float* scales, int32_t threads) {
+  return guarded([&] {
+    fwht::walsh::rounds_to_codes(n, rows, signs_of_rounds(signs, count), in, bits, codes, scales, threads);
+  });
+}
+
+fwht_status fwht_rounds_to_codes_on(int64_t n, int64_t rows, int32_t count, const uint32_t* signs,
+                                    const float* in, int32_t bits, void* codes, float* scales, int32_t device,
+                                    void* stream) {
+  return guarded([&] {
+    fwht::walsh::rounds_to_codes_on_device(n, rows, count, signs, in, bits, codes, scales,
+                                           static_cast<fwht::Stream>(stream), device);
   });
 }
 

@@ -18,7 +18,7 @@ from conftest import hadamard, truth
 from fwht import _c
 
 from fwht.bench import PEERS, Peer, Problem, agreement
-from fwht.bench import _attention, _chains, _layers, _library, _linear, _long, _run, peers
+from fwht.bench import _attention, _chains, _layers, _library, _linear, _long, _run, _walsh, peers
 
 
 def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
@@ -674,6 +674,52 @@ def test_a_run_of_chains(monkeypatch, tmp_path, capsys):
     assert _run.main(["chains", "--output", str(tmp_path)]) == 1
     found, said = json.loads(written.read_text()), capsys.readouterr()
     assert [row["chain"] for row in found["rows"]] == list(SMALL)[1:] and "int4_kv, 1 tokens of 128: ValueError: broken" in found["about"]["missing"]
+
+
+# --- Walsh transforms beside compositions ----------------------------------------------------------------------------
+
+SMALL_WALSH = {"rounds": 96, "rounds_bf16": 96, "rounds_dense": 96, "codes": 96, "bits": 96, "convolution": 64, "autocorrelation": 64, "sketch": 64,
+               "sketch_back": 64, "summaries": 64}  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", _walsh.CHAINS)
+def test_a_composition_and_the_call_that_stands_for_it(chain):
+    """On the CPU too the results are within the bound, and a result that is wrong is not."""
+    pair = _walsh.compared(chain, SMALL_WALSH[chain], 6, "cpu")
+    chained, ours = pair.chain(), pair.ours()
+    assert pair.difference(chained, ours) <= pair.bound
+    wrong = (ours[0].roll(1, 0), ours[1]) if isinstance(ours, tuple) else ours.roll(1, -1)
+    assert pair.difference(chained, wrong) > pair.bound
+    assert set(_walsh.SIZES) == set(_walsh.CHAINS) == set(SMALL_WALSH)
+
+
+def test_the_levels_of_a_transform():
+    assert [_walsh._levels(n) for n in (64, 96, 768, 1152, 3584)] == [6, 12 + 3, 12 + 6, 36 + 5, 28 + 7]
+
+
+def test_a_run_of_walsh(monkeypatch, tmp_path, capsys):
+    """On the host, with every call made once for its time."""
+    compared, measure = _walsh.compared, _walsh.measure
+
+    def some(chain, n, rows, device):
+        if rows == 4:
+            raise NotImplementedError("not here")
+        return compared(chain, n, rows, "cpu")
+
+    monkeypatch.setattr(_walsh, "compared", some)
+    monkeypatch.setattr(_walsh, "measure", lambda *given: measure(*given, "cpu"))
+    monkeypatch.setattr(_walsh, "SIZES", {name: [(n, 2), (n, 4)] for name, n in SMALL_WALSH.items()})
+    monkeypatch.setattr(_chains, "times_of", lambda calls, in_graphs: {name: (call(), 4.0 if name == "chain" else 2.0)[1] for name, call in calls.items()})
+    monkeypatch.setattr(_chains, "launches_of", lambda call: 1)
+    for name, answer in (("is_available", True), ("get_device_capability", (9, 0)), ("get_device_name", "none")):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    assert _run.main(["walsh", "--output", str(tmp_path)]) == 0
+    found, said = json.loads((tmp_path / "walsh.json").read_text()), capsys.readouterr()
+    assert [row["chain"] for row in found["rows"]] == list(SMALL_WALSH) == list(found["about"]["chains"]) and "dtype" not in found["about"]
+    assert all(row["rows"] == 2 and row["ratio"] == 2.0 and "tokens" not in row for row in found["rows"])
+    assert "rounds, 4 rows of 96: NotImplementedError: not here" in said.err and said.out.split()[1] == "rows"
+    assert _run.main(["walsh", "--chain", "r4"]) == 2
+    assert capsys.readouterr().err.startswith("fwht.bench walsh: --chain r4: unknown; known: rounds, rounds_bf16")
 
 
 def test_eager_calls_are_timed_in_turn(monkeypatch):

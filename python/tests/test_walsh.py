@@ -383,14 +383,91 @@ def test_autocorrelation_of_a_bent_function():
     assert np.array_equal(walsh.autocorrelation(1 - 2 * bits), 64 * (np.arange(64) == 0))
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_rounds(kind):
-    x = np.random.default_rng(6).standard_normal((3, 64))
-    signs = [fwht.operators.random_signs(64, seed) for seed in range(3)]
+@kinds
+@pytest.mark.parametrize("n", [64, 96, 100])
+def test_rounds(n, kind):
+    x = np.random.default_rng(6).standard_normal((3, n))
+    signs = [fwht.operators.random_signs(n, seed) for seed in range(3)]
+    matrix = fwht.operators.transform(np.eye(n)).T
     expected = x
     for each in signs:
-        expected = (expected * [each[i] for i in range(64)]) @ hadamard(64) / 8
-    assert np.allclose(numpy_of(walsh.rounds(give(x, kind), signs)), expected, rtol=0, atol=1e-13)
+        expected = (expected * [each[i] for i in range(n)]) @ matrix.T
+    y = walsh.rounds(give(x, kind), signs)
+    assert np.allclose(numpy_of(y), expected, rtol=0, atol=1e-13)
+    assert np.allclose(numpy_of(walsh.rounds(y, signs, transpose=True)), x, rtol=0, atol=1e-13)
+
+
+def codes_of(y, bits):
+    """Codes and scales of rows, by their definition in float32."""
+    size, n = np.abs(y), y.shape[-1]
+    if bits == 1:
+        return np.packbits(y < 0, axis=-1, bitorder="little"), size.astype(np.float64).mean(-1)
+    largest = size.max(-1)
+    limit = np.float32(127 if bits == 8 else 7)
+    factor = np.divide(limit, largest, out=np.zeros_like(largest), where=largest > 0)
+    codes = np.rint(y * factor[..., None]).astype(np.int8)
+    return (codes if bits == 8 else (codes[..., ::2] & 15 | codes[..., 1::2] << 4).astype(np.uint8).reshape(*y.shape[:-1], n // 2)), largest / limit
+
+
+@kinds
+@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("n", [64, 768])
+def test_codes_of_rounds(n, bits, kind):
+    x = np.random.default_rng(7).standard_normal((2, 5, n)).astype("float32")
+    x[0, 1] = 0
+    signs = [fwht.operators.random_signs(n, seed) for seed in range(3)]
+    codes, scales = walsh.rounds_to_codes(give(x, kind), signs, bits)
+    expected = codes_of(numpy_of(walsh.rounds(give(x, kind), signs)), bits)
+    assert np.array_equal(numpy_of(codes), expected[0]) and numpy_of(codes).dtype == expected[0].dtype
+    assert np.allclose(numpy_of(scales), expected[1], rtol=1e-4 if bits == 1 else 0, atol=0) and numpy_of(scales).shape == (2, 5)
+
+
+def test_rounds_refuse_what_does_not_fit():
+    x, signs = np.ones((2, 64), "float32"), fwht.operators.random_signs(64, 1)
+    for call, sentence in (
+        (lambda: walsh.rounds(x, []), "at least one element"),
+        (lambda: walsh.rounds(x, [fwht.operators.random_signs(32, 1)]), "32 signs do not fit n=64"),
+        (lambda: walsh.rounds(x[:, :1], [signs]), "n=1 must be at least 2"),
+        (lambda: walsh.rounds_to_codes(x, [signs], 2), "bits=2 must be 1, 4 or 8"),
+        (lambda: walsh.rounds_to_codes(np.ones((1, 20), "float32"), [fwht.operators.random_signs(20, 1)], 1), "n=20 must be a multiple of 8"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            call()
+    with pytest.raises(TypeError, match="float64 must be float32 for codes"):
+        walsh.rounds_to_codes(x.astype("float64"), [signs], 8)
+    with pytest.raises(TypeError, match="signs has a str"):
+        walsh.rounds(x, ["signs"])
+
+
+@pytest.mark.skipif(not CUDA, reason="no CUDA device")
+def test_rounds_on_a_device():
+    for n in (64, 768, 1024, 2304):
+        signs = [fwht.operators.random_signs(n, seed) for seed in range(3)]
+        x = torch.randn(7, 3, n, device="cuda")
+        for transpose in (False, True):
+            y = walsh.rounds(x, signs, transpose=transpose)
+            chain = walsh.rounds(x.double(), signs, transpose=transpose)
+            assert (y - chain).norm() < 1e-5 * chain.norm()
+            for dtype, unit in ((torch.float16, 2**-11), (torch.bfloat16, 2**-8)):
+                once = walsh.rounds(x.to(dtype), signs, transpose=transpose).double()
+                assert (once - walsh.rounds(x.to(dtype).double(), signs, transpose=transpose)).norm() < unit * chain.norm()
+            x.requires_grad_()
+            weight = torch.randn_like(y)
+            (gradient,) = torch.autograd.grad(walsh.rounds(x, signs, transpose=transpose), x, weight)
+            assert torch.equal(gradient, walsh.rounds(weight, signs, transpose=not transpose))
+            x = x.detach()
+        odd = torch.randn(5 * n + 1, device="cuda")[1:].view(5, n)  # at no multiple of 16 bytes
+        assert torch.equal(walsh.rounds(odd, signs), walsh.rounds(odd.clone(), signs))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = walsh.rounds(x, signs)
+            codes = walsh.rounds_to_codes(x, signs, 8)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        assert torch.equal(y, walsh.rounds(x, signs)) and torch.equal(codes[0], walsh.rounds_to_codes(x, signs, 8)[0])
+        assert walsh.rounds(x[:0], signs).shape == (0, 3, n)
+    many = walsh.rounds(torch.ones(2, 64, device="cuda"), [fwht.operators.random_signs(64, 1)] * 9)
+    assert torch.allclose(many.square().sum(-1), torch.full((2,), 64.0, device="cuda"))  # more rounds than the kernel has
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])

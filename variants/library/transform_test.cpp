@@ -19,6 +19,8 @@
 #include "reference/conformance/device_tools.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
+#include "variants/library/rounded_codes_check.hpp"
+#include "variants/library/rounded_rows.hpp"
 #include "variants/library/walsh.hpp"
 #include "variants/registry.hpp"
 
@@ -526,84 +528,144 @@ TEST_F(SanitizeGpu, Sketches) {
   }
 }
 
-// Each of log2 n levels rounds by at most 2^-24 of the row's length, as do the scale and the product with it,
-// in every round. 1 + 2^-10 for terms of second order.
-TEST_F(TransformGpu, RoundsAreTheirDefinition) {
-  const int device = current_device();
-  constexpr int kMost = 8;
-  constexpr std::byte kPoison{0xA5};
-  const auto check = [&](Dtype dtype, std::int64_t n, std::int64_t rows, int count, bool transposed,
-                         bool in_place) {
-    const auto size = static_cast<std::size_t>(rows * n);
-    const std::size_t bytes = size * static_cast<std::size_t>(bytes_of(dtype));
-    std::vector<std::uint32_t> signs;
+/// Signs of `count` rounds, one round behind the other, and where each begins.
+struct SignsOfRounds {
+  SignsOfRounds(std::int64_t n, int count) {
     for (int round = 0; round < count; ++round) {
       const std::vector<std::uint32_t> more = walsh::random_signs(n, static_cast<std::uint64_t>(round));
-      signs.insert(signs.end(), more.begin(), more.end());
+      words.insert(words.end(), more.begin(), more.end());
     }
-    std::vector<const void*> of_round;
-    of_round.reserve(static_cast<std::size_t>(count));
     for (int round = 0; round < count; ++round)
-      of_round.push_back(signs.data() + round * n / 32);
-    const Problem problem = make_problem(dtype, n, rows);
-    std::vector<std::byte> raw(bytes), got(bytes + 64, kPoison);
-    reference::write_input(problem, reference::InputClass::normal, static_cast<std::uint64_t>(count),
-                           raw.data());
-    std::vector<double> x(size), want(size);
-    for (std::size_t i = 0; i < size; ++i)
-      x[i] = load_element(dtype, raw.data(), static_cast<std::int64_t>(i));
-    if (transposed) {  // D_1 H ... D_k H x = D_1 (H D_2 ... H D_k H) x
-      const std::vector<std::uint32_t> none(static_cast<std::size_t>(n / 32));
-      std::vector<const void*> back(of_round.rbegin(), of_round.rend() - 1);
-      back.insert(back.begin(), none.data());
-      walsh::rounds(Dtype::f64, n, rows, back, x.data(), want.data());
-      for (std::size_t i = 0; i < size; ++i) {
-        const std::size_t j = i % static_cast<std::size_t>(n);
-        if ((signs[j / 32] >> j % 32 & 1) != 0) want[i] = -want[i];
-      }
-    } else {
-      walsh::rounds(Dtype::f64, n, rows, of_round, x.data(), want.data());
+      of_round.push_back(words.data() + round * n / 32);
+  }
+  std::vector<std::uint32_t> words;
+  std::vector<const void*> of_round;
+};
+
+Buffer on_device(const void* data, std::size_t bytes) {
+  Buffer buffer(Memory::device, bytes);
+  buffer.upload(data, bytes);
+  return buffer;
+}
+
+/// All that the buffer holds; nothing was written beside it.
+void take(const Buffer& buffer, void* to) {
+  synchronize(Memory::device);
+  EXPECT_TRUE(buffer.guards_intact());
+  buffer.download(to, buffer.bytes());
+}
+
+// Each of log2 n levels rounds by at most 2^-24 of the row's length, as do the scale and the product with it,
+// in every round; the sums of a matrix of order m count as m levels. 1 + 2^-10 for terms of second order.
+void expect_rounds(Dtype dtype, std::int64_t n, std::int64_t rows, int count, bool transposed,
+                   bool in_place) {
+  const auto size = static_cast<std::size_t>(rows * n);
+  const std::size_t bytes = size * static_cast<std::size_t>(bytes_of(dtype));
+  const SignsOfRounds signs(n, count);
+  std::vector<std::byte> raw(bytes);
+  reference::write_input(make_problem(dtype, operator_for(n), rows), reference::InputClass::normal,
+                         static_cast<std::uint64_t>(count), raw.data());
+  std::vector<double> x(size), want(size);
+  for (std::size_t i = 0; i < size; ++i)
+    x[i] = load_element(dtype, raw.data(), static_cast<std::int64_t>(i));
+  if (transposed) {  // D_1 H ... D_k H x = D_1 (H D_2 ... H D_k H) x, for H is symmetric
+    const std::vector<std::uint32_t> none(static_cast<std::size_t>(n / 32));
+    std::vector<const void*> back(signs.of_round.rbegin(), signs.of_round.rend() - 1);
+    back.insert(back.begin(), none.data());
+    walsh::rounds(Dtype::f64, n, rows, back, x.data(), want.data());
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::size_t j = i % static_cast<std::size_t>(n);
+      if ((signs.words[j / 32] >> j % 32 & 1) != 0) want[i] = -want[i];
     }
-    Buffer packed(Memory::device, 4 * signs.size()), in(Memory::device, got.size()),
-        out(Memory::device, got.size());
-    packed.upload(signs.data(), 4 * signs.size());
-    out.upload(got.data(), got.size());
-    in.upload(got.data(), got.size());
-    in.upload(raw.data(), bytes);
-    synchronize(Memory::device);
-    Buffer& result = in_place ? in : out;
-    walsh::rounds_on_device(dtype, n, rows, transposed, count, packed.data(), in.data(), result.data(),
-                            nullptr, device);
-    synchronize(Memory::device);
-    result.download(got.data(), got.size());
-    const double u = dtype == Dtype::f32 ? 0 : dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      double square = 0;
-      for (std::int64_t j = 0; j < n; ++j)
-        square += x[static_cast<std::size_t>(r * n + j)] * x[static_cast<std::size_t>(r * n + j)];
-      const double inside = count * (log2_floor(n) + 2) * 0x1p-24 * std::sqrt(square) * (1 + 0x1p-10);
-      for (std::int64_t j = 0; j < n; ++j) {
-        const double expected = want[static_cast<std::size_t>(r * n + j)];
-        const double bound = inside + u * (std::abs(expected) + inside) + (u == 0 ? 0 : 0x1p-25);
-        ASSERT_NEAR(load_element(dtype, got.data(), r * n + j), expected, bound)
-            << name_of(dtype) << ", n=" << n << ", rows=" << rows << ", count=" << count
-            << (transposed ? ", transposed" : "") << (in_place ? ", in place" : "") << ", row " << r
-            << ", element " << j;
-      }
+  } else {
+    walsh::rounds(Dtype::f64, n, rows, signs.of_round, x.data(), want.data());
+  }
+  const Buffer packed = on_device(signs.words.data(), 4 * signs.words.size());
+  Buffer in = on_device(raw.data(), bytes), apart(Memory::device, bytes);
+  Buffer& out = in_place ? in : apart;
+  walsh::rounds_on_device(dtype, n, rows, transposed, count, packed.data(), in.data(), out.data(), nullptr,
+                          current_device());
+  std::vector<std::byte> got(bytes);
+  take(out, got.data());
+  const walsh::RoundsTile tile = *walsh::find_rounds_tile(dtype, n);
+  const int levels = tile.log_columns() + (tile.order == 1 ? 0 : tile.order);
+  const double u = dtype == Dtype::f32 ? 0 : dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double square = 0;
+    for (std::int64_t j = 0; j < n; ++j)
+      square += x[static_cast<std::size_t>(r * n + j)] * x[static_cast<std::size_t>(r * n + j)];
+    const double inside = count * (levels + 2) * 0x1p-24 * std::sqrt(square) * (1 + 0x1p-10);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const double expected = want[static_cast<std::size_t>(r * n + j)];
+      const double bound = inside + u * (std::abs(expected) + inside) + (u == 0 ? 0 : 0x1p-25);
+      ASSERT_NEAR(load_element(dtype, got.data(), r * n + j), expected, bound)
+          << name_of(dtype) << ", n=" << n << ", rows=" << rows << ", count=" << count
+          << (transposed ? ", transposed" : "") << (in_place ? ", in place" : "") << ", row " << r
+          << ", element " << j;
     }
-    for (std::size_t i = bytes; i < got.size(); ++i)
-      ASSERT_EQ(got[i], kPoison) << "behind the end";
-  };
+  }
+}
+
+/// Those of the results that the kernel of numbers has.
+void expect_codes_of_rounds(std::int64_t n, std::int64_t rows, int count, int bits) {
+  const auto size = static_cast<std::size_t>(rows * n);
+  const SignsOfRounds signs(n, count);
+  std::vector<float> x(size), y(size), scales(static_cast<std::size_t>(rows));
+  reference::write_input(make_problem(Dtype::f32, operator_for(n), rows), reference::InputClass::normal, 1,
+                         x.data());
+  std::fill_n(x.begin(), n, 0.0F);
+  std::vector<std::uint8_t> codes(size * static_cast<std::size_t>(bits) / 8);
+  const Buffer packed = on_device(signs.words.data(), 4 * signs.words.size()),
+               in = on_device(x.data(), 4 * size);
+  Buffer plain(Memory::device, 4 * size), coded(Memory::device, codes.size()),
+      of_rows(Memory::device, 4 * scales.size());
+  const int device = current_device();
+  walsh::rounds_on_device(Dtype::f32, n, rows, false, count, packed.data(), in.data(), plain.data(), nullptr,
+                          device);
+  walsh::rounds_to_codes_on_device(n, rows, count, packed.data(), in.data(), bits, coded.data(),
+                                   static_cast<float*>(of_rows.data()), nullptr, device);
+  take(plain, y.data());
+  take(coded, codes.data());
+  take(of_rows, scales.data());
+  walsh::expect_codes(y.data(), n, rows, bits, codes.data(), scales.data());
+}
+
+std::vector<std::int64_t> lengths_of_rounds() {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t n = 64; n <= 4096; n += 32) {
+    if (walsh::find_rounds_tile(Dtype::f32, n)) lengths.push_back(n);
+  }
+  return lengths;
+}
+
+TEST_F(TransformGpu, RoundsAreTheirDefinition) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
-    for (std::int64_t n = 64; n <= 4096; n *= 2) {
-      for (const int count : {1, 2, 3, kMost}) {
+    for (const std::int64_t n : lengths_of_rounds()) {
+      for (const int count : {1, 3, walsh::kMostRounds}) {
         for (const bool transposed : {false, true}) {
-          check(dtype, n, 1, count, transposed, false);
-          check(dtype, n, 37, count, transposed, count % 2 == 0);
+          expect_rounds(dtype, n, 1, count, transposed, false);
+          expect_rounds(dtype, n, 37, count, transposed, count % 2 == 0);
         }
       }
-      check(dtype, n, (std::int64_t{1} << 22) / n + 3, 3, false, true);  // a warp has several tiles
+      expect_rounds(dtype, n, (std::int64_t{1} << 21) / n + 3, 3, false, true);  // a warp has several tiles
     }
+  }
+}
+TEST_F(TransformGpu, CodesOfRoundsAreThoseOfTheirResults) {
+  for (const std::int64_t n : lengths_of_rounds()) {
+    for (const int bits : {1, 4, 8}) {
+      expect_codes_of_rounds(n, 1, 1, bits);
+      expect_codes_of_rounds(n, 37, 3, bits);
+    }
+    expect_codes_of_rounds(n, (std::int64_t{1} << 20) / n + 3, 2, n % 3 == 0 ? 8 : n % 5 == 0 ? 4 : 1);
+  }
+}
+TEST_F(SanitizeGpu, Rounds) {
+  for (const std::int64_t n : {64, 96, 512, 1024, 2304, 3072, 3584}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      expect_rounds(dtype, n, 21, 2, dtype == Dtype::bf16, false);
+    for (const int bits : {1, 4, 8})
+      expect_codes_of_rounds(n, 21, 2, bits);
   }
 }
 

@@ -563,11 +563,93 @@ std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::u
   return rows;
 }
 
+namespace {
+
+/// The operator of a round: that of rows of n elements, with signs in front.
+Operator require_rounds(std::int64_t n, std::int64_t rows, std::int64_t count) {
+  if (n < 2) throw BadRequest(concat("n=", n, " must be at least 2"));
+  const Operator op = operator_for(n);
+  if (rows < 0 || rows > std::numeric_limits<std::int64_t>::max() / 16 / n)
+    throw BadRequest(concat("rows=", rows, " must be at least 0, and times n=", n, " below 2^59"));
+  if (count < 1) throw BadRequest(concat("count=", count, " must be at least 1"));
+  return op.with_signs();
+}
+
+void require_code_bits(std::int64_t n, int bits) {
+  if (bits != 1 && bits != 4 && bits != 8) throw BadRequest(concat("bits=", bits, " must be 1, 4 or 8"));
+  if (n * bits % 8 != 0)
+    throw BadRequest(
+        concat("n=", n, " must be a multiple of ", 8 / bits, ": codes of ", bits, " bits fill bytes"));
+}
+
+/// A row's signs, and the mean of its sizes.
+void signs_of_row(const float* y, std::int64_t n, std::uint8_t* codes, float* scale) {
+  double sum = 0;
+  std::fill_n(codes, n / 8, std::uint8_t{0});
+  for (std::int64_t i = 0; i < n; ++i) {
+    sum += std::abs(static_cast<double>(y[i]));
+    if (y[i] < 0) codes[i / 8] |= static_cast<std::uint8_t>(1U << i % 8);
+  }
+  *scale = static_cast<float>(sum / static_cast<double>(n));
+}
+
+RoundsTile require_rounds_tile(Dtype dtype, std::int64_t n, std::int64_t rows, int count) {
+  if (dtype != Dtype::f32 && dtype != Dtype::f16 && dtype != Dtype::bf16)
+    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f16 or bf16 for rounds on a device"));
+  const std::optional<RoundsTile> tile = find_rounds_tile(dtype, n);
+  if (!tile) {
+    throw BadRequest(
+        concat("n=", n, " must be m 2^k between ", 1 << kSmallestRoundedRow, " and ", 1 << kLargestRoundedRow,
+               " for rounds on a device, m 1, or 12, 20, 28 or 36 and k at least ", kFewestRoundedColumns));
+  }
+  require_rounds(n, rows, count);
+  if (count > kMostRounds) throw BadRequest(concat("count=", count, " must be at most ", kMostRounds));
+  return *tile;
+}
+
+void launch_on_device(Dtype dtype, RoundedRows work, std::int64_t out_bytes, Stream stream, int device) {
+  const std::int64_t n = work.tile.n(), bytes = work.rows * n * bytes_of(dtype);
+  require("signs", work.signs, 4);
+  require("in", work.in, 16);
+  require("out", work.out, 16);
+  if (work.bits == 0) {
+    require_same_or_apart("in", work.in, "out", work.out, bytes);
+  } else {
+    require("scales", work.scales, kScaleAlignment);
+    require_apart("in", work.in, bytes, "out", work.out, out_bytes);
+    for (const auto& [name, pointer, size] :
+         {std::tuple{"in", work.in, bytes},
+          std::tuple<const char*, const void*, std::int64_t>{"out", work.out, out_bytes}})
+      require_apart(name, pointer, size, "scales", work.scales, 4 * work.rows);
+    require_apart("signs", work.signs, work.count * n / 8, "scales", work.scales, 4 * work.rows);
+  }
+  require_apart("signs", work.signs, work.count * n / 8, "out", work.out, out_bytes);
+  const DeviceScope scope(device);
+  for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"signs", work.signs},
+                                      {"in", work.in},
+                                      {"out", work.out},
+                                      {"scales", work.scales}})
+    if (pointer != nullptr) require_reachable(name, pointer, device);
+  work.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(n)));
+  launch_rounded_rows(dtype, work, known_device(device).sm_count, stream);
+}
+
+}  // namespace
+
+std::optional<RoundsTile> find_rounds_tile(Dtype dtype, std::int64_t n) {
+  if (n < 1 << kSmallestRoundedRow || n > 1 << kLargestRoundedRow) return std::nullopt;
+  if (is_power_of_two(n)) return RoundsTile::of(dtype == Dtype::f32 ? 2 : 3, log2_floor(n));
+  for (const int order : kRoundedOrders) {
+    const std::int64_t columns = n / order;
+    if (n % order == 0 && is_power_of_two(columns) && columns >= 1 << kFewestRoundedColumns)
+      return RoundsTile::of(2, log2_floor(columns), order);
+  }
+  return std::nullopt;
+}
+
 void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
             const void* in, void* out, int threads) {
-  require_rows(n, rows);
-  if (signs.empty()) throw BadRequest("rounds=0 must be at least 1");
-  Problem problem = make_problem(dtype, Operator::sylvester(n).with_signs(), rows);
+  Problem problem = make_problem(dtype, require_rounds(n, rows, std::ssize(signs)), rows);
   const void* from = in;
   for (const void* each : signs) {
     problem.placement = from == out ? Placement::in_place : Placement::out_of_place;
@@ -578,31 +660,59 @@ void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void
   }
 }
 
+void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* const> signs, const float* in,
+                     int bits, void* codes, float* scales, int threads) {
+  Problem problem = make_problem(Dtype::f32, require_rounds(n, rows, std::ssize(signs)), rows);
+  require_code_bits(n, bits);
+  if (rows == 0) return;
+  require("in", in, 4);
+  require("codes", codes);
+  require("scales", scales, kScaleAlignment);
+  std::vector<float> y;
+  const auto first_rounds = [&](std::size_t count) -> const float* {
+    if (count == 0) return in;
+    y.resize(static_cast<std::size_t>(rows * n));
+    rounds(Dtype::f32, n, rows, signs.first(count), in, y.data(), threads);
+    return y.data();
+  };
+  if (bits == 1) {
+    const float* const of_all = first_rounds(signs.size());
+    auto* const bytes = static_cast<std::uint8_t*>(codes);
+    parallel_for(rows, threads_or_all(threads), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row)
+        signs_of_row(of_all + row * n, n, bytes + row * n / 8, scales + row);
+    });
+    return;
+  }
+  problem.encoding =
+      make_encoding(bits == 8 ? CodeFormat::int8 : CodeFormat::int4, {.kind = ScaleGranularity::Kind::row});
+  problem.placement = Placement::out_of_place;
+  Operands operands{first_rounds(signs.size() - 1), codes};
+  operands.signs = signs.back();
+  operands.scales = scales;
+  transform(problem, operands, threads);
+}
+
 void rounds_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, bool transposed, int count,
                       const void* signs, const void* in, void* out, Stream stream, int device) {
-  constexpr int kLeast = 1 << kSmallestRoundedRow, kMost = 1 << kLargestRoundedRow;
-  if (!is_power_of_two(n) || n < kLeast || n > kMost)
-    throw BadRequest(concat("n=", n, " must be a power of two between ", kLeast, " and ", kMost,
-                            " for rounds on a device"));
-  require_rows(n, rows);
-  if (dtype != Dtype::f32 && dtype != Dtype::f16 && dtype != Dtype::bf16)
-    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f16 or bf16 for rounds on a device"));
-  if (count < 1 || count > kMostRounds)
-    throw BadRequest(concat("count=", count, " must be between 1 and ", kMostRounds));
+  const RoundsTile tile = require_rounds_tile(dtype, n, rows, count);
   if (rows == 0) return;
-  require("signs", signs, 4);
-  require("in", in, 16);
-  require("out", out, 16);
-  const std::int64_t bytes = rows * n * bytes_of(dtype);
-  require_same_or_apart("in", in, "out", out, bytes);
-  require_apart("signs", signs, count * n / 8, "out", out, bytes);
-  const DeviceScope scope(device);
-  for (const auto& [name, pointer] :
-       {std::pair{"signs", signs}, std::pair{"in", in}, std::pair<const char*, const void*>{"out", out}})
-    require_reachable(name, pointer, device);
-  launch_rounded_rows(
-      dtype, {log2_floor(n), rows, count, transposed, static_cast<const std::uint32_t*>(signs), in, out},
-      known_device(device).sm_count, stream);
+  RoundedRows work{
+      .tile = tile, .rows = rows, .count = count, .transposed = transposed, .in = in, .out = out};
+  work.signs = static_cast<const std::uint32_t*>(signs);
+  launch_on_device(dtype, work, rows * n * bytes_of(dtype), stream, device);
+}
+
+void rounds_to_codes_on_device(std::int64_t n, std::int64_t rows, int count, const void* signs,
+                               const void* in, int bits, void* codes, float* scales, Stream stream,
+                               int device) {
+  const RoundsTile tile = require_rounds_tile(Dtype::f32, n, rows, count);
+  require_code_bits(n, bits);
+  if (rows == 0) return;
+  RoundedRows work{
+      .tile = tile, .rows = rows, .count = count, .in = in, .out = codes, .bits = bits, .scales = scales};
+  work.signs = static_cast<const std::uint32_t*>(signs);
+  launch_on_device(Dtype::f32, work, rows * n * bits / 8, stream, device);
 }
 
 std::int64_t Sketch::padded() const {

@@ -109,7 +109,8 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
 /// inside the passes (convolved_rows.hpp): one pass over memory where a block holds both rows, else three,
 /// and five from 2^25 on (of 8 bytes 2^24). b = a is the autocorrelation, by half the loads. Values are not
 /// looked at: integers with sums that do not fit wrap before they are divided by n.
-/// @param workspace  convolution_workspace_bytes() that this call works in, at a multiple of 16 bytes; of any
+/// @param workspace  convolution_workspace_bytes() that this call works in, at a multiple of 16 bytes; of
+/// any
 ///                   content
 /// Throws BadRequest as above, for too small a workspace, and where `out` and a or b overlap but are not the
 /// same.
@@ -126,19 +127,21 @@ std::int64_t convolution_workspace_bytes(Dtype dtype, std::int64_t n, std::int64
 /// al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed);
 
-/// `count` of n rows, each as likely, ascending, that depend on n, count and seed alone. Draw i of Fisher and
-/// Yates' shuffle is row i + floor(w (n - i) / 2^64), w words 0 and 1 (low, high) of Philox with the counter
-/// (i mod 2^32, i / 2^32, 1, 0).
+/// `count` of n rows, each as likely, ascending, that depend on n, count and seed alone. Draw i of Fisher
+/// and Yates' shuffle is row i + floor(w (n - i) / 2^64), w words 0 and 1 (low, high) of Philox with the
+/// counter (i mod 2^32, i / 2^32, 1, 0).
 std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed);
 
-/// y = H D_k ... H D_1 x with H orthonormal, for rows of n elements side by side; D_i the signs of
-/// `signs[i - 1]`. f16 and bf16 are rounded after each round. `out` may be `in`. Throws BadRequest.
+/// y = H D_k ... H D_1 x with H orthonormal, that of operator_for(n), for rows of n elements side by side;
+/// D_i the signs of `signs[i - 1]`. f16 and bf16 are rounded after each round. `out` may be `in`. Throws
+/// BadRequest.
 void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
             const void* in, void* out, int threads = 0);
 
-/// The same in memory of CUDA device `device`, enqueued on `stream`, by one kernel (rounded_rows.hpp); may be
-/// captured. n from 64 to 4096, f32, f16 or bf16. fp32 inside, rounded once at the end: before that an
-/// element is wrong by at most count (log2 n + 2) 2^-24 |x|, to first order.
+/// The same in memory of CUDA device `device`, enqueued on `stream`, by one kernel (rounded_rows.hpp); may
+/// be captured. f32, f16 or bf16; n from 64 to 4096, 2^j or m 2^j with m 12, 20, 28 or 36 and j at least 3.
+/// fp32 inside, rounded once at the end: before that an element is wrong by at most count (m + j + 2) 2^-24
+/// |x|, m 0 for n = 2^j, to first order.
 /// @param transposed  D_1 H ... D_k H x
 /// @param count       k, from 1 to 8
 /// @param signs       of all rounds, n / 32 words each, one round behind the other
@@ -147,9 +150,22 @@ void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void
 void rounds_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, bool transposed, int count,
                       const void* signs, const void* in, void* out, Stream stream, int device);
 
+/// Codes of the rounds of fp32 rows, as vector search keeps them, and one fp32 scale s a row.
+/// @param bits  8: int8, s = a / 127, a the largest |y|, codes of y (127 / a). 4: two a byte, the even
+///              element in the low half, s = a / 7: what the encodings int8:row and int4:row write.
+///              1: eight a byte, the first in the lowest bit, set where y < 0; s is the mean of |y|, with
+///              which s and -s are nearest to y.
+/// `scales` at a multiple of 16 bytes. Throws BadRequest as `rounds`, and where n codes do not fill bytes.
+void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* const> signs, const float* in,
+                     int bits, void* codes, float* scales, int threads = 0);
+/// The same on a device, as rounds_on_device: one kernel, its codes those of that function's results.
+void rounds_to_codes_on_device(std::int64_t n, std::int64_t rows, int count, const void* signs,
+                               const void* in, int bits, void* codes, float* scales, Stream stream,
+                               int device);
+
 /// Subsampled randomized Hadamard transform: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from
-/// `length` up, H orthonormal, D random_signs(N, seed), R the m random_rows(N, m, seed). The mean of |y|^2 is
-/// |x|^2.
+/// `length` up, H orthonormal, D random_signs(N, seed), R the m random_rows(N, m, seed). The mean of |y|^2
+/// is |x|^2.
 struct Sketch {
   std::int64_t length = 0;  ///< elements of x
   std::int64_t rows = 0;    ///< m, elements of y
@@ -171,7 +187,8 @@ std::vector<std::uint32_t> sketch_table(const Sketch& sketch);
 /// multiply by the signs and read zeros behind `length`, the last stores keep the chosen rows
 /// (sketched_rows.hpp): one pass over memory where a block holds N elements, two to 2^22, three above.
 /// Results are wrong by at most (log2 N + 2) u sqrt(N / m) |x|, u the type's rounding.
-/// @param transposed  x = sqrt(N / m) D H R^T y, its first `length` elements: `in` has vectors of m, `out` of
+/// @param transposed  x = sqrt(N / m) D H R^T y, its first `length` elements: `in` has vectors of m, `out`
+/// of
 ///                    `length` elements
 /// @param table       sketch_table(sketch), at a multiple of 8 bytes; its content is not looked at
 /// @param workspace   sketch_workspace_bytes() that this call works in, at a multiple of 16 bytes; of any

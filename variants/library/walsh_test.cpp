@@ -8,11 +8,13 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "common/contract/hadamard_matrices.hpp"
 #include "common/contract/operator_data.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
@@ -20,6 +22,7 @@
 #include "variants/cpu/cpu.hpp"
 #include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
+#include "variants/library/rounded_codes_check.hpp"
 #include "variants/library/rounded_rows.hpp"
 #include "variants/library/sketched_rows.hpp"
 #include "variants/passes/schedule.hpp"
@@ -996,64 +999,148 @@ TEST(Walsh, TheLastPassOfASummaryHasTheHighestBits) {
 }
 
 // The steps of the kernel rounded_rows, on the registers of 32 lanes, in fp64.
-TEST(Walsh, TheRoundsOfATileAreThoseOfItsRows) {
+void expect_rounds_of_tile(const RoundsTile& tile) {
   constexpr int kCount = 3;
-  for (const int vector_bits : {2, 3}) {
-    for (int log_n = kSmallestRoundedRow; log_n <= kLargestRoundedRow; ++log_n) {
-      const RoundsTile tile{vector_bits, log_n};
-      const std::int64_t n = std::int64_t{1} << log_n, all = std::int64_t{1} << tile.log_elements();
-      std::vector<std::uint32_t> signs;
-      const void* of_round[kCount];
-      for (int round = 0; round < kCount; ++round) {
-        const std::vector<std::uint32_t> more = random_signs(n, static_cast<std::uint64_t>(round));
-        signs.insert(signs.end(), more.begin(), more.end());
-      }
-      for (int round = 0; round < kCount; ++round)
-        of_round[round] = signs.data() + round * n / 32;
-      std::mt19937 random(static_cast<unsigned>(log_n));
-      std::vector<double> data(static_cast<std::size_t>(all)), want(data.size()), got(data.size(), 77);
-      for (double& each : data)
-        each = std::uniform_real_distribution<>(-1, 1)(random);
-      rounds(Dtype::f64, n, all / n, of_round, data.data(), want.data());
+  const std::int64_t n = tile.n(), rows = tile.rows();
+  std::vector<std::uint32_t> signs;
+  const void* of_round[kCount];
+  for (int round = 0; round < kCount; ++round) {
+    const std::vector<std::uint32_t> more = random_signs(n, static_cast<std::uint64_t>(round));
+    signs.insert(signs.end(), more.begin(), more.end());
+  }
+  for (int round = 0; round < kCount; ++round)
+    of_round[round] = signs.data() + round * n / 32;
+  std::mt19937 random(static_cast<unsigned>(n));
+  std::vector<double> data(static_cast<std::size_t>(rows * n)), want(data.size()), got(data.size(), 77);
+  for (double& each : data)
+    each = std::uniform_real_distribution<>(-1, 1)(random);
+  rounds(Dtype::f64, n, rows, of_round, data.data(), want.data());
 
-      const int registers = tile.registers();
-      std::vector<double> x(data.size());
-      const auto at = [&](int lane, int k) -> double& {
-        return x[static_cast<std::size_t>(lane * registers + k)];
-      };
-      const auto each = [&](const auto& act) {
-        for (int lane = 0; lane < 32; ++lane) {
-          for (int k = 0; k < registers; ++k)
-            act(lane, k);
-        }
-      };
+  const int registers = tile.registers(), columns = 1 << tile.register_bits;
+  ASSERT_EQ(registers * 32, rows * n);
+  std::vector<double> x(data.size());
+  const auto at = [&](int lane, int k) -> double& {
+    return x[static_cast<std::size_t>(lane * registers + k)];
+  };
+  const auto each = [&](const auto& act) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int k = 0; k < registers; ++k)
+        act(lane, k);
+    }
+  };
+  const auto element = [&](int lane, int k) {
+    return static_cast<std::size_t>(tile.row(lane, k) * n + tile.place(lane, k));
+  };
+  each([&](int lane, int k) {
+    at(lane, k) = data[element(lane, k)];
+    const int first = k & -(1 << tile.vector_bits);
+    EXPECT_EQ(element(lane, first) % (std::size_t{1} << tile.vector_bits), 0U);
+    EXPECT_EQ(element(lane, k), element(lane, first) + static_cast<std::size_t>(k - first)) << "one vector";
+    EXPECT_EQ(tile.row(lane, k), tile.row(lane, k / tile.registers_of_row() * tile.registers_of_row()));
+  });
+  for (int round = 0; round < kCount; ++round) {
+    each([&](int lane, int k) {
+      const std::uint32_t word = tile.sign_word(signs.data() + round * n / 32, k / 32, lane);
+      at(lane, k) *= ((word >> k % 32 & 1) != 0 ? -1 : 1) / std::sqrt(static_cast<double>(n));
+    });
+    const auto butterflies = [&](int lanes, int half) {
       each([&](int lane, int k) {
-        at(lane, k) = data[static_cast<std::size_t>(tile.element(lane, k))];
-        const int first = k & -(1 << vector_bits);
-        EXPECT_EQ(tile.element(lane, first) % (1 << vector_bits), 0);
-        EXPECT_EQ(tile.element(lane, k), tile.element(lane, first) + k - first) << "one vector";
+        if ((lane & lanes) != 0 || (k & half) != 0) return;
+        double &a = at(lane, k), &b = at(lane | lanes, k | half);
+        const double sum = a + b;
+        b = a - b, a = sum;
       });
-      for (int round = 0; round < kCount; ++round) {
-        each([&](int lane, int k) {
-          const std::uint32_t word = tile.sign_word(signs.data() + round * n / 32, k / 32, lane);
-          at(lane, k) *= ((word >> k % 32 & 1) != 0 ? -1 : 1) / std::sqrt(static_cast<double>(n));
-        });
-        const auto butterflies = [&](int lanes, int half) {
-          each([&](int lane, int k) {
-            if ((lane & lanes) != 0 || (k & half) != 0) return;
-            double &a = at(lane, k), &b = at(lane | lanes, k | half);
-            const double sum = a + b;
-            b = a - b, a = sum;
-          });
-        };
-        for (int bit = 0; bit < tile.row_register_bits(); ++bit)
-          butterflies(0, 1 << bit);
-        for (int bit = 0; bit < tile.row_lane_bits(); ++bit)
-          butterflies(1 << bit, 0);
+    };
+    for (int bit = 0; bit < tile.register_bits; ++bit)
+      butterflies(0, 1 << bit);
+    for (int bit = 0; bit < tile.lane_bits; ++bit)
+      butterflies(1 << bit, 0);
+    if (tile.order == 1) continue;
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int c = 0; c < columns; ++c) {
+        std::vector<double> p, q;
+        for (int i = 0; i < tile.order; i += 2) {
+          const double even = at(lane, i * columns + c), odd = at(lane, (i + 1) * columns + c);
+          p.push_back(even + odd), q.push_back(even - odd);
+        }
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          double upper = q[i], lower = -p[i];
+          for (std::size_t j = 0; j < p.size(); ++j) {
+            const int entry = conference_entry(tile.order / 2, static_cast<int>(i), static_cast<int>(j));
+            upper += entry * p[j], lower += entry * q[j];
+          }
+          at(lane, 2 * static_cast<int>(i) * columns + c) = upper;
+          at(lane, (2 * static_cast<int>(i) + 1) * columns + c) = lower;
+        }
       }
-      each([&](int lane, int k) { got[static_cast<std::size_t>(tile.element(lane, k))] = at(lane, k); });
-      for (std::size_t i = 0; i < want.size(); ++i)
-        ASSERT_NEAR(got[i], want[i], 1e-12) << n << ", " << (1 << vector_bits) << " a vector, element " << i;
+    }
+  }
+  each([&](int lane, int k) { got[element(lane, k)] = at(lane, k); });
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-12) << n << ", " << (1 << tile.vector_bits) << " a vector, element " << i;
+}
+
+TEST(Walsh, TheRoundsOfATileAreThoseOfItsRows) {
+  int tiles = 0;
+  for (std::int64_t n = 1; n <= 5000; ++n) {
+    const std::optional<RoundsTile> tile = find_rounds_tile(Dtype::f32, n);
+    EXPECT_EQ(tile.has_value(), find_rounds_tile(Dtype::bf16, n).has_value());
+    if (!tile) continue;
+    ++tiles;
+    EXPECT_EQ(tile->n(), n);
+    const Operator op = operator_for(n);
+    EXPECT_EQ(op.factors().front().order, tile->order == 1 ? n : tile->order);
+    EXPECT_FALSE(op.factors().front().transposed);
+    expect_rounds_of_tile(*tile);
+    expect_rounds_of_tile(*find_rounds_tile(Dtype::bf16, n));
+  }
+  EXPECT_EQ(tiles, 7 + 6 + 5 + 5 + 4);  // of the orders 1, 12, 20, 28 and 36
+}
+
+TEST(Walsh, ConferenceMatricesMakeTheHadamardMatricesOfRounds) {
+  for (const int order : kRoundedOrders) {
+    EXPECT_TRUE(has_symmetric_hadamard_matrix(order)) << "transposed rounds take the same kernel";
+    for (int i = 0; i < order; ++i) {
+      for (int j = 0; j < order; ++j) {
+        const int entry = conference_entry(order / 2, i / 2, j / 2);
+        const int of_block = entry != 0           ? entry * (i % 2 * (j % 2) != 0 ? -1 : 1)
+                             : i % 2 + j % 2 == 0 ? 1
+                                                  : -1;
+        EXPECT_EQ(of_block, hadamard_entry(order, i, j)) << order << ": " << i << ", " << j;
+      }
+    }
+  }
+}
+
+TEST(Walsh, CodesOfRoundsFollowTheirDefinition) {
+  for (const std::int64_t n : {8, 64, 96, 100, 1536}) {
+    for (const int count : {1, 3}) {
+      const std::int64_t rows = 5;
+      const auto size = static_cast<std::size_t>(rows * n);
+      std::vector<std::vector<std::uint32_t>> signs;
+      std::vector<const void*> of_round;
+      for (int round = 0; round < count; ++round)
+        signs.push_back(random_signs(n, static_cast<std::uint64_t>(round)));
+      for (const auto& each : signs)
+        of_round.push_back(each.data());
+      std::mt19937 random(static_cast<unsigned>(n));
+      std::vector<float> x(size), y(size);
+      for (std::size_t i = 0; i < size; ++i)
+        x[i] = i / static_cast<std::size_t>(n) == 2 ? 0.0F : std::normal_distribution<float>()(random);
+      rounds(Dtype::f32, n, rows, of_round, x.data(), y.data());
+      for (const int bits : {1, 4, 8}) {
+        if (n * bits % 8 != 0) continue;
+        std::vector<std::uint8_t> codes(size * static_cast<std::size_t>(bits) / 8, 0xA5);
+        alignas(16) float scales[5];
+        rounds_to_codes(n, rows, of_round, x.data(), bits, codes.data(), scales);
+        expect_codes(y.data(), n, rows, bits, codes.data(), scales);
+      }
+      if (n == 100) {
+        EXPECT_EQ(refusal([&] { rounds_to_codes(n, rows, of_round, x.data(), 1, y.data(), y.data()); }),
+                  "n=100 must be a multiple of 8: codes of 1 bits fill bytes");
+      }
+      EXPECT_EQ(refusal([&] { rounds_to_codes(n, rows, of_round, x.data(), 2, y.data(), y.data()); }),
+                "bits=2 must be 1, 4 or 8");
     }
   }
 }
@@ -1065,21 +1152,34 @@ TEST(Walsh, RoundsOnADeviceRefuseBeforeAnyLaunch) {
                         const void* in, void* out) {
     return refusal([&] { rounds_on_device(dtype, n, rows, false, count, of_rounds, in, out, nullptr, 0); });
   };
-  for (const std::int64_t n : {0, 32, 96, 8192}) {
-    EXPECT_EQ(said(Dtype::f32, n, 1, 1, signs, x, y),
-              concat("n=", n, " must be a power of two between 64 and 4096 for rounds on a device"));
+  for (const std::int64_t n : {0, 32, 80, 4608, 8192}) {
+    EXPECT_EQ(
+        said(Dtype::f32, n, 1, 1, signs, x, y),
+        concat("n=", n,
+               " must be m 2^k between 64 and 4096 for rounds on a device, m 1, or 12, 20, 28 or 36 and k "
+               "at least 3"));
   }
   EXPECT_EQ(said(Dtype::f64, 64, 1, 1, signs, x, y),
             "dtype f64 must be f32, f16 or bf16 for rounds on a device");
   EXPECT_TRUE(said(Dtype::f32, 64, -1, 1, signs, x, y).starts_with("rows=-1 must be at least 0"));
-  EXPECT_EQ(said(Dtype::f32, 64, 1, 0, signs, x, y), "count=0 must be between 1 and 8");
-  EXPECT_EQ(said(Dtype::f32, 64, 1, 9, signs, x, y), "count=9 must be between 1 and 8");
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 0, signs, x, y), "count=0 must be at least 1");
+  EXPECT_EQ(said(Dtype::f32, 64, 1, 9, signs, x, y), "count=9 must be at most 8");
   EXPECT_EQ(said(Dtype::f32, 64, 1, 1, nullptr, x, y), "signs is a null pointer");
   EXPECT_EQ(said(Dtype::f32, 64, 1, 1, signs, nullptr, y), "in is a null pointer");
   EXPECT_EQ(said(Dtype::f32, 64, 1, 1, signs, x, nullptr), "out is a null pointer");
   EXPECT_TRUE(said(Dtype::f16, 64, 1, 1, signs, x + 8, y).ends_with("must be aligned to 16 bytes"));
   EXPECT_TRUE(said(Dtype::f16, 64, 1, 1, signs, x, x + 16).ends_with("overlap"));
   EXPECT_TRUE(said(Dtype::f16, 64, 1, 1, x + 16, y, x).ends_with("overlap"));
+  const auto said_of_codes = [&](int bits, const void* in, void* codes, void* scales) {
+    return refusal([&] {
+      rounds_to_codes_on_device(64, 1, 1, signs, in, bits, codes, static_cast<float*>(scales), nullptr, 0);
+    });
+  };
+  EXPECT_EQ(said_of_codes(2, x, y, y + 64), "bits=2 must be 1, 4 or 8");
+  EXPECT_EQ(said_of_codes(8, x, y, nullptr), "scales is a null pointer");
+  EXPECT_TRUE(said_of_codes(8, x, y, y + 72).ends_with("must be aligned to 16 bytes"));
+  EXPECT_TRUE(said_of_codes(8, x, y, y + 48).ends_with("overlap"));
+  EXPECT_TRUE(said_of_codes(4, x, x + 16, y).ends_with("overlap"));
 }
 
 TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {

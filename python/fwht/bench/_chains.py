@@ -243,7 +243,7 @@ def measure(chain: str, n: int, tokens: Sequence[int], dtype: torch.dtype, devic
 
 def table(rows: list[dict[str, Any]]) -> str:
     """A line for each row."""
-    columns = ("chain", "tokens", "n", "chain_us", "ours_us", "ratio", "chain_launches", "ours_launches", "ours_terabytes_per_second", "difference",
+    columns = ("chain", "rows" if rows and "rows" in rows[0] else "tokens", "n", "chain_us", "ours_us", "ratio", "chain_launches", "ours_launches", "ours_terabytes_per_second", "difference",
                "bound")  # fmt: skip
 
     def cell(value: Any) -> str:
@@ -254,49 +254,68 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in lines)
 
 
+class Subject(NamedTuple):
+    """What a mode of `fwht.bench` compares."""
+
+    word: str  # of the command line, and the name of the file
+    description: str
+    chains: dict[str, str]
+    measure: Callable[[str, torch.dtype], Iterator[dict[str, Any] | Failure]]
+    dtypes: tuple[str, ...]  # to choose from
+
+
 def main(arguments: Sequence[str]) -> int:
+    def measured(name: str, dtype: torch.dtype) -> Iterator[dict[str, Any] | Failure]:
+        for n in LENGTHS[name]:
+            yield from measure(name, n, TOKENS[name], dtype)
+
+    return run(arguments, Subject("chains", "Times chains of torch operations of frameworks beside one call of this library, after it has compared their results.",
+                                  CHAINS, measured, ("bf16", "f16")))  # fmt: skip
+
+
+def run(arguments: Sequence[str], subject: Subject) -> int:
+    chains, file = subject.chains, f"{subject.word}.json"
     parser = argparse.ArgumentParser(
-        prog="python -m fwht.bench chains", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Times chains of torch operations of frameworks beside one call of this library, after it has compared their results.",
-        epilog="\n".join(["chains:", *(f"  {name:<14} {what}" for name, what in CHAINS.items())]),
+        prog=f"python -m fwht.bench {subject.word}", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=subject.description, epilog="\n".join(["chains:", *(f"  {name:<15} {what}" for name, what in chains.items())]),
     )  # fmt: skip
-    parser.add_argument("--chain", default=",".join(CHAINS), metavar="NAME,...", help="all")
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "f16"), help="of the rows (bf16)")
-    parser.add_argument("--output", metavar="DIR", help="a new folder for chains.json")
+    parser.add_argument("--chain", default=",".join(chains), metavar="NAME,...", help="all")
+    if subject.dtypes:
+        parser.add_argument("--dtype", default=subject.dtypes[0], choices=subject.dtypes, help=f"of the rows ({subject.dtypes[0]})")
+    parser.add_argument("--output", metavar="DIR", help=f"a new folder for {file}")
     options = parser.parse_args(list(arguments))
     try:
         names = options.chain.split(",")
         for name in names:
-            if name not in CHAINS:
-                raise ValueError(f"--chain {name}: unknown; known: {', '.join(CHAINS)}")
+            if name not in chains:
+                raise ValueError(f"--chain {name}: unknown; known: {', '.join(chains)}")
         folder = Path(options.output) if options.output else None
-        if folder and (folder / "chains.json").exists():
-            raise ValueError(f"--output {folder}: has a chains.json")
+        if folder and (folder / file).exists():
+            raise ValueError(f"--output {folder}: has a {file}")
         if not torch.cuda.is_available():
             raise ValueError("PyTorch sees no CUDA device")
     except ValueError as error:
-        print(f"fwht.bench chains: {error}", file=sys.stderr)
+        print(f"fwht.bench {subject.word}: {error}", file=sys.stderr)
         return 2
     about = {
         "utc_start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "arguments": without_folders(arguments), "library": fwht.build_info(),
         "torch": torch.__version__, "cuda": torch.version.cuda, "device": torch.cuda.get_device_name(),
-        "capability": list(torch.cuda.get_device_capability()), "dtype": options.dtype, "chains": {name: CHAINS[name] for name in names},
-        "repeats": REPEATS, "rounds": ROUNDS, "fold_rounds": FOLD_ROUNDS, "missing": [],
-    }  # fmt: skip
-    dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[options.dtype]
+        "capability": list(torch.cuda.get_device_capability()), "chains": {name: chains[name] for name in names},
+        "repeats": REPEATS, "rounds": ROUNDS, "missing": [],
+    } | ({"dtype": options.dtype, "fold_rounds": FOLD_ROUNDS} if subject.dtypes else {})  # fmt: skip
+    dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[options.dtype if subject.dtypes else "bf16"]
     rows: list[dict[str, Any]] = []
     failures: list[Failure] = []
     for name in names:
-        for n in LENGTHS[name]:
-            for made in measure(name, n, TOKENS[name], dtype):
-                if isinstance(made, Failure):
-                    failures.append(made)
-                    print(made.what, file=sys.stderr, flush=True)
-                else:
-                    rows.append(made)
-                if folder:  # after every row: a run that is cut off leaves what it has
-                    folder.mkdir(parents=True, exist_ok=True)
-                    about["missing"] = [failure.what for failure in failures]
-                    (folder / "chains.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+        for made in subject.measure(name, dtype):
+            if isinstance(made, Failure):
+                failures.append(made)
+                print(made.what, file=sys.stderr, flush=True)
+            else:
+                rows.append(made)
+            if folder:  # after every row: a run that is cut off leaves what it has
+                folder.mkdir(parents=True, exist_ok=True)
+                about["missing"] = [failure.what for failure in failures]
+                (folder / file).write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     print(table(rows))
     return 0 if all(failure.is_refused for failure in failures) else 1

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
-from . import _attention, _chains, _layers, _library, _linear, _long
+from . import _attention, _chains, _layers, _library, _linear, _long, _walsh
 from .peers import PEERS, Checkout, Peer, ThisPackage
 
 # What another first word runs.
-OTHERS: dict[str, Any] = {"linear": _linear, "layers": _layers, "attention": _attention, "chains": _chains, "long": _long}
+OTHERS: dict[str, Any] = {"linear": _linear, "layers": _layers, "attention": _attention, "chains": _chains, "long": _long, "walsh": _walsh}
 WITHIN = 0.02  # two measurements of one kernel by one protocol may differ by this much
 
 
@@ -23,8 +23,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fwht.bench",
         description="Times kernels of others beside the variants of this library: the same problems, checks, protocol and "
         "limit, in one process.",
-        epilog="`linear`, `layers`, `attention`, `chains` or `long` as first argument: layers with 4-bit weights of others, layers of this library, FP8 "
-        "attention, chains of other frameworks or long vectors instead (python -m fwht.bench linear --help). "
+        epilog="`linear`, `layers`, `attention`, `chains`, `long` or `walsh` as first argument: layers with 4-bit weights of others, layers of this library, "
+        "FP8 attention, chains of other frameworks, long vectors or rounds, convolutions and sketches instead (python -m fwht.bench linear --help). "
         "Every other argument is one of fwht_sweep: --grid, --problem f16/n4096/r8192/out, --variant, --mode, --dtype, "
         "--n, --output, --resume, --dry-run, --benchmark_filter ...",
         allow_abbrev=False,

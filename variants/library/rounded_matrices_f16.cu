@@ -1,0 +1,8 @@
+// Rounds of fp16 rows of the orders 12 to 36.
+#include "variants/library/rounded_rows.cuh"
+
+namespace fwht::walsh {
+
+template void launch_rounds_of_matrices<Dtype::f16, false>(const RoundedRows&, int, Stream);
+
+}  // namespace fwht::walsh
