@@ -252,13 +252,18 @@ class Driver {
     return count;
   }
 
-  /// A refusal of the whole variant that a machine with a CUDA device may give: another machine or build is
-  /// needed.
+  /// Whether another machine or build is needed for every dtype that the variant takes.
   bool needs_another_machine(const Variant& variant) const {
-    return std::all_of(suite_.dtypes.begin(), suite_.dtypes.end(), [&](Dtype dtype) {
+    bool is_needed = false;
+    for (const Dtype dtype : suite_.dtypes) {
       const std::string why_not = suite_.why_nothing(variant, dtype, device());
-      return why_not.find("compute capability") != std::string::npos || lacks_back_end(why_not);
-    });
+      if (why_not.find("compute capability") != std::string::npos || lacks_back_end(why_not)) {
+        is_needed = true;
+      } else if (why_not.find(name_of(dtype)) == std::string::npos) {
+        return false;
+      }
+    }
+    return is_needed;
   }
 
   void expect_variants_run(Memory memory) const {
