@@ -27,7 +27,7 @@ from .load import DTYPES, Device, Folder, ResultsError, committed_files, committ
 from .models import Attention, Chains, Layers, Long, committed_evaluations
 from .report import answers_of, error_against_speed, speed, with_words
 from .schema import read_json
-from .tables import PUBLISHED, fixed, percent, significant
+from .tables import PUBLISHED, fixed, significant
 
 README_N = (128, 1024, 4096, 8192, 16384, 32768)
 FIGURES = Path("docs") / "figures"
@@ -190,12 +190,11 @@ def ladder_table(device: Device, dtype: str, size: tables.Size) -> str:
     return drawn("ladder", frame.assign(span=frame["variant"].map(span).fillna(NONE)))
 
 
-def width_ranges(device: Device) -> list[str]:
-    """Least, median and greatest share of `kronecker` over the row lengths m 2^k, by size."""
+def width_ranges(device: Device) -> str:
+    """Least, median and greatest share of `kronecker` over the row lengths m 2^k, by size and type."""
     frame = tables.by_width(device)
     parts = frame[(frame["family"] == "width") & (frame["variant"] == "kronecker")].groupby(["size", "dtype"], sort=False)["fraction_of_limit"]
-    return [f"{size}, {dtype}: {percent(p.min())} to {percent(p.max())} of a copy over {len(p)} row lengths, {percent(p.median())} in the middle"
-            for (size, dtype), p in parts]  # fmt: skip
+    return drawn("width-ranges", parts.agg(["count", "min", "median", "max"]).reset_index())
 
 
 def fused_table(device: Device, size: str = "", *, widths=False) -> str:
@@ -268,7 +267,7 @@ def choice_words(device: Device) -> str:
     place = "out of" if worst["placement"] == "out" else "in"
     return (
         f"By the tuning table `{table.path.name}` of today `auto` takes the fastest variant, or one within {100 * (tune.AS_FAST - 1):.0f} % of it, at "
-        f"{within} of {len(found)} problems and modes at which several were timed; at worst {worst['choice']} takes {worst['ratio']:.3f} times as long "
+        f"{within} of {len(found)} problems and modes at which several were timed. At worst {worst['choice']} takes {worst['ratio']:.3f} times as long "
         f"({worst['dtype']}, n = {worst['n']}, {worst['elements']} elements, {place} place, {worst['mode']})."
     )
 
@@ -377,8 +376,10 @@ def card_words(root: Path, variant: str) -> str:
 def findings_page(root: Path, profiles: Sequence[tuple[Device, Folder]]) -> str:
     """FINDINGS.md of runs, each beside a folder of its device that holds a profile."""
     found = [_findings(device, folder) for device, folder in profiles]
-    return render("findings.md.j2", found=found, variants=tables.ordered((v for f in found for v in f["profile"].variants), found[0]["profile"].variants),
-                  saturated=profile.SATURATED, smallest_n=tables.SMALLEST_N, words_of=lambda variant: card_words(root, variant))  # fmt: skip
+    peaks = [{"device": f["device"].name, "name": name, "value": value} for f in found for name, value in f["profile"].peaks.items()]
+    variants = tables.ordered((v for f in found for v in f["profile"].variants), found[0]["profile"].variants)
+    return render("findings.md.j2", found=found, variants=variants, peaks=drawn("peaks", pd.DataFrame(peaks)), saturated=profile.SATURATED,
+                  smallest_n=tables.SMALLEST_N, words_of=lambda variant: card_words(root, variant))  # fmt: skip
 
 
 def _findings(device: Device, folder: Folder) -> dict[str, Any]:
@@ -491,8 +492,8 @@ def _gains(device: Device) -> dict | None:
     judged = every.dropna(subset=["deviations"])
     far = judged[judged["deviations"].abs() > 3]
     beyond = (far["gain"] - far["predicted_gain"]).abs() > 0.025 * far["dtype"].map(tables.UNIT_ROUNDOFF).astype(float)
-    places = ", ".join(dict.fromkeys(f"{r.dtype} n = {r.n}" for r in far.itertuples()))
-    return {"table": drawn("lattice", shown), "rows": len(judged), "far": len(far), "places": places,
+    places = far.groupby("dtype", sort=False)["n"].agg(lambda ns: ", ".join(map(str, dict.fromkeys(ns)))).reset_index()
+    return {"table": drawn("lattice", shown), "rows": len(judged), "far": len(far), "places": drawn("off-gain", places),
             "farthest": judged["deviations"].loc[judged["deviations"].abs().idxmax()], "beyond": int(beyond.sum())}  # fmt: skip
 
 

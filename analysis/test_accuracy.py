@@ -343,7 +343,7 @@ def test_rows_that_leave_the_predicted_gain_are_named(tmp_path):
     error(writer, "hadacore_published", "bf16", 32, gain=5e-7)
     text = pages.accuracy_page([load([writer.write(tmp_path / GPU)])[0]])
     assert "1 lie more than three standard deviations off" in text
-    assert "bf16 n = 32, the farthest +5.0" in text and "0 leave the allowance" in text
+    assert "deviations off, the farthest +5.0." in text and "| bf16 | 32 |" in text and "0 leave the allowance" in text
 
 
 def test_findings_need_accuracy_rows(tmp_path):

@@ -407,7 +407,7 @@ def test_the_readme_has_a_line_for_each_part_that_was_measured(wide, tmp_path):
 def test_tables_of_widths_and_fused_output(wide, tmp_path):
     text = pages.drawn("widths", tables.widths(wide, "f16"), dtype="f16")
     assert "| f16: n | operator | DRAM, replay | 1 row, µs | error | best |" in text and "| 14336 | 28x512 | 75 % | 2.00 | 1.21 | kronecker |" in text
-    assert pages.width_ranges(wide) == ["DRAM, replay, f16: 75 % to 75 % of a copy over 1 row lengths, 75 % in the middle"]
+    assert "| DRAM, replay, f16 | 1 | 75 % | 75 % | 75 % |" in pages.width_ranges(wide)
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
         writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
