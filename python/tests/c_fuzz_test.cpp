@@ -2,12 +2,13 @@
 // but its arrays. These end at, or begin behind, a page that nobody may touch; what lies between their rows
 // stays as it was. FWHT_FUZZ_SECONDS (default 30, a fifth of it for this test) and FWHT_FUZZ_SEED (default
 // 1); a failure prints seed and number of its case. One case in eight is sound: it draws nothing that
-// may be refused, so that its transform or layer must be executed.
+// may be refused, so that its transform or layer must be executed, its table or count made.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -160,7 +161,7 @@ bool is_utf8(const std::string& text) {
   return true;
 }
 
-std::uint64_t done = 0;  // transforms and layers that were executed
+std::uint64_t done = 0;  // transforms and layers that were executed, tables and counts that were made
 
 /// OK, or a status with a sentence.
 bool judged(fwht_status status) {
@@ -173,6 +174,13 @@ bool judged(fwht_status status) {
     EXPECT_TRUE(status != FWHT_FAILED || sentence.find("CUDA") != std::string::npos) << sentence;
   }
   return status == FWHT_OK;
+}
+
+/// As judged; a sound call is never refused.
+bool answered(fwht_status status) {
+  const bool ok = judged(status);
+  EXPECT_TRUE(ok || !sound()) << fwht_last_error();
+  return ok;
 }
 
 std::int64_t member(const std::string& json, const std::string& name) {
@@ -353,7 +361,11 @@ void a_transform() {
     default:
       if (judged((below(2) == 0 ? fwht_plan_create : fwht_plan_kept)(&problem, name, device, &plan))) {
         EXPECT_EQ(fwht_plan_info_json(plan)[0], '{');
-        done += judged(fwht_plan_execute_operands(plan, &operands, nullptr));
+        const bool plain = problem.op_text == nullptr && !encoded && below(2) == 0;
+        done += judged(plain ? fwht_plan_execute(plan, operands.in, operands.out, nullptr)
+                             : fwht_plan_execute_operands(plan, &operands, nullptr));
+      } else {
+        EXPECT_FALSE(judged(fwht_plan_execute(plan, operands.in, operands.out, nullptr)));
       }
       fwht_plan_destroy(plan);
   }
@@ -385,7 +397,8 @@ void a_spectrum() {
   const auto form = static_cast<std::int32_t>(sound() ? 0 : rarely(8) ? chance() : below(3));
   const auto count = static_cast<std::size_t>(n * (functions > 0 && functions < 64 ? functions : 1));
   const auto threads = static_cast<std::int32_t>(unsoundly(10) ? chance() : below(3));
-  const Guarded values(form == 0 ? (count + 7) / 8 : count), spectra(4 * count, 4);
+  const Guarded values(form == 0 ? (count + 7) / 8 : count), spectra(4 * count, 4),
+      summaries(32 * (count / static_cast<std::size_t>(n)), 8);
   if (form == 1 || form == 2) {
     for (std::size_t i = 0; i < count; ++i)
       values.data()[i] = static_cast<unsigned char>(form == 1 ? chance() & 1 : 1 - 2 * (chance() & 1));
@@ -393,21 +406,42 @@ void a_spectrum() {
   }
   auto* const w = reinterpret_cast<std::int32_t*>(spectra.data());
   const void* const given = unsoundly(20) ? nullptr : values.data();
+  auto* const numbers = reinterpret_cast<std::int64_t*>(summaries.data());
+  const auto values_before = values.copy();
   const bool fits = n > 1 && functions >= 0 && functions < 64;
-  if (fits || functions < 0 || functions > 1 << 20)
-    done += judged(fwht_walsh_spectrum(form, given, fits ? variables : 31, functions, w, threads));
+  bool executed = false;
+  if (fits || functions < 0 || functions > 1 << 20) {
+    const std::int32_t asked = fits ? variables : 31;
+    executed = judged(fwht_walsh_spectrum(form, given, asked, functions, w, threads));
+    done += executed;
+    EXPECT_EQ(judged(fwht_walsh_summaries(form, given, asked, functions, numbers, threads)), executed);
+  }
+  if (!fits) {
+    EXPECT_FALSE(judged(fwht_walsh_largest_of(form, given, 31, functions, numbers, w, threads)));
+  }
   if (!fits || count < static_cast<std::size_t>(n)) return;
+  executed = executed && functions > 0;
   struct {
     fwht_spectrum_summary summary{sizeof summary, 0, 0, 0, 0};
     unsigned char of_a_newer_header[6000]{};  // as many bytes as struct_size may say
   } larger;
   if (unsoundly(10)) larger.summary.struct_size = below(6000);
-  judged(fwht_walsh_summary(w, variables, &larger.summary));
+  if (judged(fwht_walsh_summary(w, variables, &larger.summary)) && executed) {
+    EXPECT_EQ(std::memcmp(&larger.summary.largest, numbers, 32), 0);
+  }
   const std::int64_t most = unsoundly(5) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(8));
   const auto room = static_cast<std::size_t>(most > 0 && most <= n ? most : 0);
-  const Guarded places(8 * room, 8), largest(4 * room, 4);
-  judged(fwht_walsh_largest(w, variables, most, reinterpret_cast<std::int64_t*>(places.data()),
-                            reinterpret_cast<std::int32_t*>(largest.data())));
+  const Guarded places(8 * room, 8), largest(4 * room, 4), places_of(8 * room, 8), largest_of(4 * room, 4);
+  const bool found =
+      judged(fwht_walsh_largest(w, variables, most, reinterpret_cast<std::int64_t*>(places.data()),
+                                reinterpret_cast<std::int32_t*>(largest.data())));
+  if (answered(fwht_walsh_largest_of(form, given, variables, most,
+                                     reinterpret_cast<std::int64_t*>(places_of.data()),
+                                     reinterpret_cast<std::int32_t*>(largest_of.data()), threads))) {
+    EXPECT_TRUE(found);
+    EXPECT_TRUE(!executed || (places_of.copy() == places.copy() && largest_of.copy() == largest.copy()));
+  }
+  EXPECT_EQ(values.copy(), values_before);
   judged(fwht_random_rows(n, most, chance(), reinterpret_cast<std::int64_t*>(places.data())));
   const auto dtype = static_cast<std::int32_t>(rarely(8) ? chance() : below(6));
   const std::size_t size = dtype >= 0 && dtype < 6 ? size_of(dtype) : 8;
@@ -420,6 +454,153 @@ void a_spectrum() {
   judged(fwht_rounds(dtype, n, 1, static_cast<std::int32_t>(below(3)), two, a.data(), out.data(), threads));
   judged(fwht_sketch(dtype, n, most, chance(), 1, a.data(), room > 0 ? out.data() : nullptr, threads));
   EXPECT_EQ(a.copy(), before);
+}
+
+/// What a device reads of a sketch: as many rows as were asked for, and the signs.
+void a_table() {
+  const std::int64_t length = unsoundly(5) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(200));
+  const bool fits = length >= 1 && length <= 1024;
+  const std::uint64_t n = fits ? std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(length, 2)))
+                               : 0,
+                      count = (n + 31) / 32, seed = chance();
+  const std::int64_t m = unsoundly(5) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(fits ? n : 8));
+  const Guarded table(12 * count, 4), signs(4 * count, 4);
+  auto* const words = reinterpret_cast<std::uint32_t*>(table.data());
+  const bool is_null = (!fits && length >= 1 && length <= 1 << 30) || unsoundly(20);
+  if (!answered(fwht_sketch_table(length, m, seed, is_null ? nullptr : words))) return;
+  ++done;
+  ASSERT_TRUE(fits && !is_null);
+  const auto padded = static_cast<std::int64_t>(n);
+  ASSERT_TRUE(judged(fwht_random_signs(padded, seed, reinterpret_cast<std::uint32_t*>(signs.data()))));
+  EXPECT_EQ(std::memcmp(words + 2 * count, signs.data(), 4 * count), 0);
+  std::int64_t chosen = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    EXPECT_EQ(words[2 * i + 1], chosen);
+    chosen += std::popcount(words[2 * i]);
+  }
+  EXPECT_EQ(chosen, m);
+}
+
+/// Sums that do not fit: those of 32 bits are counted again in 64.
+void a_count() {
+  fwht_problem problem = FWHT_PROBLEM_INIT;
+  const std::string op = changed(one_of(kOperators, 2));
+  problem.n = unsoundly(6) ? one_of(kSizes) : std::int64_t{2} << below(8);
+  problem.rows = small_or_strange();
+  problem.scale = unsoundly(10) ? 0.5 : 1.0;
+  problem.dtype = static_cast<std::int32_t>(unsoundly(10) ? chance() : FWHT_I32 + below(2));
+  problem.placement = static_cast<std::int32_t>(below(2));
+  if (unsoundly(10)) problem.in_stride = one_of(kSizes);
+  problem.threads = static_cast<std::int32_t>(unsoundly(10) ? chance() : below(3));
+  const char* about = op.empty() ? nullptr : fwht_operator_info_json(op.c_str());
+  if (!op.empty()) problem.op_text = op.c_str();
+  if (about != nullptr && !rarely(4)) problem.n = 0;
+  const std::int64_t n = about == nullptr ? problem.n : member(about, "n");
+  const bool fits = n >= 0 && n <= 1024 && problem.rows >= 0 && problem.rows <= 64;
+  const auto elements = static_cast<std::size_t>(fits ? n * problem.rows : 0);
+  const Guarded in(elements * size_of(problem.dtype));
+  auto* const narrow = reinterpret_cast<std::int32_t*>(in.data());
+  for (std::size_t i = 0; problem.dtype == FWHT_I32 && i < elements; ++i)
+    narrow[i] = static_cast<std::int32_t>(chance()) >> below(32);
+  const auto before = in.copy();
+  const void* const given = fits ? in.data() + (unsoundly(20) ? 1 : 0) : nullptr;
+  std::int64_t count = -1;
+  const bool counted = answered(fwht_count_overflows(&problem, given, unsoundly(20) ? nullptr : &count));
+  done += counted;
+  EXPECT_EQ(in.copy(), before);
+  EXPECT_EQ(counted, count >= 0);
+  EXPECT_LE(count, static_cast<std::int64_t>(elements));
+  if (!counted || elements == 0 || problem.dtype != FWHT_I32) return;
+  std::vector<std::int64_t> wide(narrow, narrow + elements);
+  problem.dtype = FWHT_I64;
+  problem.placement = FWHT_IN_PLACE;
+  ASSERT_TRUE(judged(fwht_transform(&problem, nullptr, wide.data(), wide.data(), FWHT_HOST, nullptr)));
+  EXPECT_EQ(count, std::count_if(wide.begin(), wide.end(),
+                                 [](std::int64_t sum) { return sum != static_cast<std::int32_t>(sum); }));
+}
+
+/// What needs no problem: each variant has a name and a line, in a struct as large as the caller says.
+void a_query() {
+  EXPECT_EQ(fwht_abi_version(), FWHT_ABI_VERSION);
+  const std::string version = fwht_version(), build = fwht_build_info_json();
+  EXPECT_NE(build.find("\"version\": \"" + version + "\""), std::string::npos) << build;
+  EXPECT_GE(fwht_device_count(), 0);
+  EXPECT_EQ(fwht_clear_plans(), 0U);  // of the host none is kept
+  const bool linear = below(2) == 0;
+  const std::size_t count = linear ? fwht_linear_variant_count() : fwht_variant_count(),
+                    index = unsoundly(4) ? chance() >> below(64) : below(count),
+                    size = rarely(3) ? sizeof(std::size_t) + below(6000) : sizeof(fwht_variant);
+  const Guarded memory(size, alignof(fwht_variant));
+  if (below(2) == 0) std::memset(memory.data(), 0, size);
+  std::memcpy(memory.data(), &size, sizeof size);
+  auto* const variant = unsoundly(20) ? nullptr : reinterpret_cast<fwht_variant*>(memory.data());
+  const auto before = memory.copy();
+  if (!answered((linear ? fwht_get_linear_variant : fwht_get_variant)(index, variant))) {
+    EXPECT_EQ(memory.copy(), before);
+    return;
+  }
+  EXPECT_LT(index, count);
+  EXPECT_EQ(variant->struct_size, size);
+  EXPECT_TRUE(variant->name[0] != '\0' && variant->summary[0] != '\0');
+  EXPECT_EQ(variant->on_device & ~1, 0);
+}
+
+/// Calls for a device, with addresses that nobody may touch. Without a device each is refused that has
+/// something to do. Beside one nothing may be launched: the call is for another, or a pointer is null.
+void a_call_on_a_device() {
+  static void* const nowhere =
+      mmap(nullptr, std::size_t{8} << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(nowhere, MAP_FAILED);
+  const auto device = one_of(std::vector<std::int32_t>{0, -1, 64, 1000, 1, -2, INT32_MIN, INT32_MAX});
+  const bool exists = device >= 0 && device < fwht_device_count();
+  const std::size_t missing = exists ? below(2) : unsoundly(4) ? below(4) : 4;  // each needs the first two
+  const auto at = [&](std::size_t place) -> void* {
+    if (place == missing) return nullptr;
+    return static_cast<char*>(nowhere) + (place << 30) + (unsoundly(30) ? 1 + below(16) : 0);
+  };
+  const auto sums = [&](std::size_t place) { return static_cast<std::int32_t*>(at(place)); };
+  const auto numbers = [&](std::size_t place) { return static_cast<std::int64_t*>(at(place)); };
+  const auto words = [&](std::size_t place) { return static_cast<std::uint32_t*>(at(place)); };
+  const auto expect_refused = [](fwht_status status, std::int64_t work) {
+    EXPECT_TRUE(!judged(status) || work == 0);
+  };
+  const auto room_of = [](const auto& workspace) {
+    std::int64_t bytes = -1;
+    const bool ok = judged(workspace(&bytes));
+    EXPECT_EQ(ok, bytes >= 0);
+    EXPECT_FALSE(judged(workspace(nullptr)));
+    return unsoundly(3) ? one_of(kSizes) : bytes;
+  };
+  const auto form = static_cast<std::int32_t>(unsoundly(6) ? chance() : below(3)),
+             variables = static_cast<std::int32_t>(unsoundly(4) ? chance() : 3 + below(20)),
+             dtype = static_cast<std::int32_t>(unsoundly(6) ? chance() : below(6)),
+             flag = static_cast<std::int32_t>(below(2)),
+             rounds = static_cast<std::int32_t>(unsoundly(4) ? chance() : 1 + below(8));
+  const std::int64_t many = unsoundly(4) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(4)),
+                     n = unsoundly(6) ? one_of(kSizes) : std::int64_t{2} << below(20),
+                     row = unsoundly(6) ? n : std::int64_t{64} << below(7),
+                     m = unsoundly(6) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(200));
+  const std::size_t second = exists || flag == 0 ? 1 : 0;  // b, which may be a
+  expect_refused(fwht_walsh_spectrum_on(form, at(0), variables, many, sums(1), device, nullptr), many);
+  std::int64_t room =
+      room_of([&](std::int64_t* to) { return fwht_walsh_summaries_workspace(variables, many, to); });
+  expect_refused(
+      fwht_walsh_summaries_on(form, at(0), variables, many, numbers(1), at(2), room, device, nullptr), many);
+  room = room_of([&](std::int64_t* to) { return fwht_walsh_largest_of_workspace(variables, m, to); });
+  expect_refused(
+      fwht_walsh_largest_of_on(form, at(0), variables, m, numbers(1), sums(2), at(3), room, device, nullptr),
+      1);
+  room = room_of(
+      [&](std::int64_t* to) { return fwht_dyadic_convolution_workspace(dtype, n, many, flag, device, to); });
+  expect_refused(
+      fwht_dyadic_convolution_on(dtype, n, many, at(0), at(second), at(2), at(3), room, device, nullptr),
+      many);
+  expect_refused(
+      fwht_rounds_on(dtype, row, many, flag, rounds, words(0), at(1), at(1 + below(2)), device, nullptr),
+      many);
+  room = room_of([&](std::int64_t* to) { return fwht_sketch_workspace(dtype, n, m, many, device, to); });
+  expect_refused(
+      fwht_sketch_on(dtype, n, m, flag, many, words(0), at(1), at(2), at(3), room, device, nullptr), many);
 }
 
 void a_layer() {
@@ -491,7 +672,7 @@ TEST(Fuzz, TheCInterfaceAnswersOrRefuses) {
     mood = drawn == 0 ? Mood::sound : drawn < 4 ? Mood::calm : Mood::strange;
     const std::uint64_t before = done;
     bool executes = sound();
-    switch (below(5)) {
+    switch (below(10)) {
       case 0:
         a_text();
         executes = false;
@@ -502,6 +683,20 @@ TEST(Fuzz, TheCInterfaceAnswersOrRefuses) {
       case 2:
         a_spectrum();
         break;
+      case 3:
+        a_table();
+        break;
+      case 4:
+        a_count();
+        break;
+      case 5:
+        a_query();
+        executes = false;
+        break;
+      case 6:
+        a_call_on_a_device();
+        executes = false;
+        break;
       default:
         a_transform();
     }
@@ -510,7 +705,7 @@ TEST(Fuzz, TheCInterfaceAnswersOrRefuses) {
     }
     if (HasFailure()) ADD_FAILURE() << "FWHT_FUZZ_SEED=" << seed << ", case " << number;
   }
-  std::cout << number << " cases, " << done << " transforms and layers executed\n";
+  std::cout << number << " cases, " << done << " transforms, layers, tables and counts made\n";
 }
 
 }  // namespace

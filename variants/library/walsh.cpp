@@ -342,7 +342,10 @@ void largest_on_device(FunctionForm form, const void* values, int variables, std
 
 std::vector<Coefficient> largest(FunctionForm form, const void* values, int variables, std::int64_t count,
                                  int threads) {
-  std::vector<std::int32_t> sums(std::size_t{1} << std::clamp(variables, 0, kMostVariables));
+  require_functions(form, variables, 1);  // before memory is taken, up to 4 GiB
+  require("values", values);
+  require_count(count, std::int64_t{1} << variables);
+  std::vector<std::int32_t> sums(std::size_t{1} << variables);
   spectrum(form, values, variables, 1, sums.data(), threads);
   return largest(sums.data(), variables, count);
 }
@@ -449,6 +452,8 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads) {
   if (problem.rows == 0) return 0;
   require("in", in, bytes_of(problem.dtype()));
   const auto n = static_cast<std::size_t>(problem.n());
+  Problem wide = make_problem(Dtype::i64, problem.op, 1);  // refused unless it is H_n
+  wide.scale = 1.0;
   std::vector<std::int64_t> high(n), low(narrow ? 0 : n);
   std::int64_t count = 0;
   for (std::int64_t r = 0; r < problem.rows; ++r) {
@@ -462,8 +467,8 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads) {
         low[i] = value & 0xFFFFFFFF;
       }
     }
-    transform_in_place(Dtype::i64, problem.n(), 1, 1.0, high.data(), threads);
-    if (!narrow) transform_in_place(Dtype::i64, problem.n(), 1, 1.0, low.data(), threads);
+    transform(wide, {high.data(), high.data()}, threads);
+    if (!narrow) transform(wide, {low.data(), low.data()}, threads);
     for (std::size_t i = 0; i < n; ++i) {
       const std::int64_t top = (narrow ? high[i] : high[i] + (low[i] >> 32)) >> 31;
       count += top != 0 && top != -1 ? 1 : 0;

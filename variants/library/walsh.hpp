@@ -96,7 +96,7 @@ void largest_on_device(FunctionForm form, const void* values, int variables, std
 std::int64_t largest_workspace_bytes(int variables, std::int64_t count);
 
 /// How many elements of the transform of integer rows do not fit their dtype, exactly. Throws BadRequest for
-/// a problem that is not of contiguous integer rows.
+/// a problem that is not of contiguous integer rows, or of another operator than H_n.
 std::int64_t overflows(const Problem& problem, const void* in, int threads = 0);
 
 /// c[i] = sum over j of a[j] b[i xor j] for each of `rows` rows of n = 2^k elements, by three transforms;
