@@ -148,7 +148,13 @@ def chains_values(root: Path) -> dict[str, Any]:
             frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
         return drawn("walsh" if "rows" in frame else "chains", frame)
 
-    return {"chains": newest_of_bench(Chains, "chains.json", root), "walsh": newest_of_bench(Chains, "walsh.json", root), "chains_table": table}
+    def beside_dense(run: Chains) -> pd.DataFrame:
+        """Rounds of rows that no L2 holds, beside a dense product."""
+        frame = pd.DataFrame(run.rows)
+        return frame[(frame["chain"] == "rounds_dense") & (frame["n"] * frame["rows"] > 1 << 25)]
+
+    return {"chains": newest_of_bench(Chains, "chains.json", root), "walsh": newest_of_bench(Chains, "walsh.json", root), "chains_table": table,
+            "rounds_beside_dense": beside_dense}  # fmt: skip
 
 
 def long_values(root: Path) -> dict[str, Any]:

@@ -454,6 +454,11 @@ void a_spectrum() {
   judged(fwht_rounds(dtype, n, 1, static_cast<std::int32_t>(below(3)), two, a.data(), out.data(), threads));
   judged(fwht_sketch(dtype, n, most, chance(), 1, a.data(), room > 0 ? out.data() : nullptr, threads));
   EXPECT_EQ(a.copy(), before);
+  const Guarded row(4 * static_cast<std::size_t>(n), 4), codes(static_cast<std::size_t>(n)), scale(16, 16);
+  const std::int32_t bits = unsoundly(5) ? static_cast<std::int32_t>(chance()) : 1 << below(4);
+  judged(fwht_rounds_to_codes(
+      n, 1, static_cast<std::int32_t>(below(3)), two, reinterpret_cast<const float*>(row.data()), bits,
+      unsoundly(8) ? nullptr : codes.data(), reinterpret_cast<float*>(scale.data()), threads));
 }
 
 /// What a device reads of a sketch: as many rows as were asked for, and the signs.
@@ -598,6 +603,9 @@ void a_call_on_a_device() {
   expect_refused(
       fwht_rounds_on(dtype, row, many, flag, rounds, words(0), at(1), at(1 + below(2)), device, nullptr),
       many);
+  expect_refused(fwht_rounds_to_codes_on(row, many, rounds, words(0), static_cast<const float*>(at(1)),
+                                         1 << below(4), at(2), static_cast<float*>(at(3)), device, nullptr),
+                 many);
   room = room_of([&](std::int64_t* to) { return fwht_sketch_workspace(dtype, n, m, many, device, to); });
   expect_refused(
       fwht_sketch_on(dtype, n, m, flag, many, words(0), at(1), at(2), at(3), room, device, nullptr), many);

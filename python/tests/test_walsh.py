@@ -383,7 +383,7 @@ def test_autocorrelation_of_a_bent_function():
     assert np.array_equal(walsh.autocorrelation(1 - 2 * bits), 64 * (np.arange(64) == 0))
 
 
-@kinds
+@pytest.mark.parametrize("kind", KINDS[:2])
 @pytest.mark.parametrize("n", [64, 96, 100])
 def test_rounds(n, kind):
     x = np.random.default_rng(6).standard_normal((3, n))
@@ -446,11 +446,10 @@ def test_rounds_on_a_device():
         x = torch.randn(7, 3, n, device="cuda")
         for transpose in (False, True):
             y = walsh.rounds(x, signs, transpose=transpose)
-            chain = walsh.rounds(x.double(), signs, transpose=transpose)
-            assert (y - chain).norm() < 1e-5 * chain.norm()
-            for dtype, unit in ((torch.float16, 2**-11), (torch.bfloat16, 2**-8)):
-                once = walsh.rounds(x.to(dtype), signs, transpose=transpose).double()
-                assert (once - walsh.rounds(x.to(dtype).double(), signs, transpose=transpose)).norm() < unit * chain.norm()
+            for dtype, unit in ((torch.float32, 1e-5), (torch.float16, 2**-11), (torch.bfloat16, 2**-8)):
+                rows = x.detach().to(dtype)
+                exact = walsh.rounds(rows.cpu().double(), signs, transpose=transpose)
+                assert (walsh.rounds(rows, signs, transpose=transpose).cpu() - exact).norm() < unit * exact.norm()
             x.requires_grad_()
             weight = torch.randn_like(y)
             (gradient,) = torch.autograd.grad(walsh.rounds(x, signs, transpose=transpose), x, weight)
