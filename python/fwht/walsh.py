@@ -7,11 +7,12 @@
     c = fwht.walsh.dyadic_convolution(a, b)       # c[i] = sum over j of a[j] b[i xor j]
     y = fwht.walsh.Sketch(length, rows, seed)(x)  # random signs, transform, chosen rows (SRHT)
     y = fwht.walsh.rounds(x, [s1, s2, s3])        # H D3 H D2 H D1 x
+    codes, scales = fwht.walsh.rounds_to_codes(x, [s1, s2, s3], 8)
     y = fwht.walsh.checked_transform(x)           # int32 or int64; OverflowError where a sum does not fit
 
 NumPy arrays and PyTorch tensors, on the CPU and on CUDA devices; every function returns what it was given. The C and C++ names
-are in fwht.h and variants/library/walsh.hpp; spectra and summaries of Boolean functions, dyadic convolutions and sketches for device
-memory too, the others for host memory. Source: docs/long_vectors.md.
+are in fwht.h and variants/library/walsh.hpp; spectra and summaries of Boolean functions, dyadic convolutions, rounds and sketches for
+device memory too, the others for host memory. Source: docs/long_vectors.md.
 """
 
 from __future__ import annotations
