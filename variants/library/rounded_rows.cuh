@@ -22,8 +22,8 @@ namespace fwht::walsh {
 inline constexpr int kRoundWarps = 4;  // of a block
 
 /// As many as the registers of a multiprocessor hold without spills.
-constexpr int blocks_of_rounds(int registers) {
-  return registers == 32 ? 6 : registers <= 64 ? 4 : registers <= 80 ? 3 : 2;
+constexpr int blocks_of_rounds(int registers, bool to_codes) {
+  return registers == 32 ? (to_codes ? 5 : 6) : registers <= 64 ? 4 : registers <= 80 ? 3 : 2;
 }
 
 /// Of 16 bytes; rows of an order other than 1 hold four numbers at a time.
@@ -177,7 +177,8 @@ __device__ void store_codes(const RoundedRows& work, const RoundsTile& tile, con
 /// @tparam to_codes   the results are codes of work.bits bits
 template <Dtype dtype, int order, int register_bits, int lane_bits, bool to_codes>
 __global__ void __launch_bounds__(32 * kRoundWarps,
-                                  blocks_of_rounds(RoundsTile{0, register_bits, 0, order}.registers()))
+                                  blocks_of_rounds(RoundsTile{0, register_bits, 0, order}.registers(),
+                                                   to_codes))
     rounded_rows(const __grid_constant__ RoundedRows work) {
   constexpr int kVector = kVectorOfRounds<dtype, order>, kVectorBits = log2_floor(kVector);
   constexpr RoundsTile kTile{kVectorBits, register_bits, lane_bits, order};
@@ -263,8 +264,9 @@ template <Dtype dtype, int order, int register_bits, int lane_bits, bool to_code
 void launch_rounds(const RoundedRows& work, int sm_count, Stream stream) {
   const std::int64_t tiles = ceil_div(work.rows, std::int64_t{work.tile.rows()});
   launch(rounded_rows<dtype, order, register_bits, lane_bits, to_codes>,
-         {.blocks = std::min<std::int64_t>(ceil_div(tiles, std::int64_t{kRoundWarps}),
-                                           std::int64_t{sm_count} * blocks_of_rounds(work.tile.registers())),
+         {.blocks = std::min<std::int64_t>(
+              ceil_div(tiles, std::int64_t{kRoundWarps}),
+              std::int64_t{sm_count} * blocks_of_rounds(work.tile.registers(), to_codes)),
           .threads = 32 * kRoundWarps},
          stream, work);
 }
