@@ -74,7 +74,9 @@ def test_import_needs_neither_torch_nor_numpy_and_is_quick():
         "assert fwht.variants() and fwht.supports(64, 'float16', device='cpu')\n"
         "print(time.process_time() - start)"
     )
-    times = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout) for _ in range(3)]
+    times: list[float] = []
+    while len(times) < 10 and not any(time < 0.1 for time in times):  # other processes on the machine slow this one
+        times.append(float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout))
     assert min(times) < 0.1, times
 
 
