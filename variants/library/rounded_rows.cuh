@@ -42,6 +42,61 @@ __device__ void load_numbers(const typename Storage<dtype>::Element* from, bool 
   }
 }
 
+/// All loads before the first use; zeros where there is no row.
+/// @param place   of register k, the element in memory
+/// @param exists  whether the row of register k does
+template <Dtype dtype, int vector, int registers, class Place, class Exists>
+__device__ void load_rows(const void* in, const Place& place, const Exists& exists,
+                          float (&x)[registers][1]) {
+  uint4 data[registers / vector];
+#pragma unroll
+  for (int k = 0; k < registers; k += vector)
+    load_numbers<dtype, vector>(static_cast<const typename Storage<dtype>::Element*>(in) + place(k),
+                                exists(k), data[k / vector]);
+#pragma unroll
+  for (int k = 0; k < registers; k += vector) {
+    float some[Storage<dtype>::kPerVector];
+    unpack<dtype>(data[k / vector], some);
+#pragma unroll
+    for (int e = 0; e < vector; ++e)
+      x[k + e][0] = some[e];
+  }
+}
+
+/// Rounded to the storage type.
+template <Dtype dtype, int vector, int registers, class Place, class Exists>
+__device__ void store_rows(const float (&x)[registers][1], void* out, const Place& place,
+                           const Exists& exists) {
+#pragma unroll
+  for (int k = 0; k < registers; k += vector) {
+    float some[Storage<dtype>::kPerVector] = {};
+#pragma unroll
+    for (int e = 0; e < vector; ++e)
+      some[e] = x[k + e][0];
+    const uint4 packed = pack<dtype>(some);
+    auto* const to = static_cast<typename Storage<dtype>::Element*>(out) + place(k);
+    if (!exists(k)) continue;
+    if constexpr (vector == Storage<dtype>::kPerVector) {
+      *reinterpret_cast<uint4*>(to) = packed;
+    } else {
+      *reinterpret_cast<uint2*>(to) = {packed.x, packed.y};
+    }
+  }
+}
+
+/// D times the scale: a factor is the scale with the sign that is a bit of the lane's words.
+template <int registers, int count>
+__device__ void multiply_by_signs(float (&x)[registers][1], const std::uint32_t (&words)[count][32],
+                                  float scale, int lane) {
+#pragma unroll
+  for (int w = 0; w < count; ++w) {
+    const std::uint32_t word = words[w][lane];
+#pragma unroll
+    for (int j = 0; j < 32 && 32 * w + j < registers; ++j)
+      x[32 * w + j][0] *= __uint_as_float(__float_as_uint(scale) ^ (word << (31 - j) & 0x80000000U));
+  }
+}
+
 /// Keeps the compiler from computing what follows before what precedes, which would need all registers
 /// twice.
 template <int count>
@@ -193,69 +248,31 @@ __global__ void __launch_bounds__(32 * kRoundWarps,
   __syncthreads();
 
   const std::int64_t step = std::int64_t{gridDim.x} * kRoundWarps * tile.rows();
-  using Element = typename Storage<dtype>::Element;
   for (std::int64_t first_row = (std::int64_t{blockIdx.x} * kRoundWarps + (threadIdx.x >> 5)) * tile.rows();
        first_row < work.rows; first_row += step) {
     const auto place = [&](int k) {
       return (first_row + tile.row(lane, k)) * n + tile.place_of_lane(lane) + tile.place_of_register(k);
     };
     const auto exists = [&](int k) { return first_row + tile.row(lane, k) < work.rows; };
-    uint4 data[kRegisters / kVector];
-#pragma unroll
-    for (int k = 0; k < kRegisters; k += kVector)  // all loads before the first use
-      load_numbers<dtype, kVector>(static_cast<const Element*>(work.in) + place(k), exists(k),
-                                   data[k / kVector]);
     float x[kRegisters][1];
-#pragma unroll
-    for (int k = 0; k < kRegisters; k += kVector) {
-      float some[Storage<dtype>::kPerVector];
-      unpack<dtype>(data[k / kVector], some);
-#pragma unroll
-      for (int e = 0; e < kVector; ++e)
-        x[k + e][0] = some[e];
-    }
-    const auto multiply = [&](int round) {
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) {
-        const std::uint32_t word = words[round][w][lane];
-#pragma unroll
-        for (int j = 0; j < 32 && 32 * w + j < kRegisters; ++j)
-          x[32 * w + j][0] *= __uint_as_float(__float_as_uint(work.scale) ^ (word << (31 - j) & 0x80000000U));
-      }
-    };
+    load_rows<dtype, kVector>(work.in, place, exists, x);
 #pragma unroll 1
     for (int round = 0; round < work.count; ++round) {
-      if (!work.transposed) multiply(round);
+      if (!work.transposed) multiply_by_signs(x, words[round], work.scale, lane);
       passes::register_butterflies<0>(x, register_bits);
       lane_butterflies(x, tile.lane_bits);
       if constexpr (order > 1) matrix_product<order, 1 << register_bits>(x);
-      if (work.transposed) multiply(work.count - 1 - round);
+      if (work.transposed) multiply_by_signs(x, words[work.count - 1 - round], work.scale, lane);
     }
-    if constexpr (to_codes) {
-      constexpr int kGroup = kTile.registers_of_row();
-      if (work.bits == 8) {
-        store_codes<8, kGroup>(work, tile, x, first_row, lane);
-      } else if (work.bits == 4) {
-        store_codes<4, kGroup>(work, tile, x, first_row, lane);
-      } else {
-        store_codes<1, kGroup>(work, tile, x, first_row, lane);
-      }
+    constexpr int kGroup = kTile.registers_of_row();
+    if constexpr (!to_codes) {
+      store_rows<dtype, kVector>(x, work.out, place, exists);
+    } else if (work.bits == 8) {
+      store_codes<8, kGroup>(work, tile, x, first_row, lane);
+    } else if (work.bits == 4) {
+      store_codes<4, kGroup>(work, tile, x, first_row, lane);
     } else {
-#pragma unroll
-      for (int k = 0; k < kRegisters; k += kVector) {
-        float some[Storage<dtype>::kPerVector] = {};
-#pragma unroll
-        for (int e = 0; e < kVector; ++e)
-          some[e] = x[k + e][0];
-        const uint4 packed = pack<dtype>(some);
-        auto* const to = static_cast<Element*>(work.out) + place(k);
-        if (!exists(k)) continue;
-        if constexpr (kVector == Storage<dtype>::kPerVector) {
-          *reinterpret_cast<uint4*>(to) = packed;
-        } else {
-          *reinterpret_cast<uint2*>(to) = {packed.x, packed.y};
-        }
-      }
+      store_codes<1, kGroup>(work, tile, x, first_row, lane);
     }
   }
 }
