@@ -16,7 +16,9 @@ bool has_f16c() {  // a name that __builtin_cpu_supports of older compilers does
 }  // namespace
 #endif
 
-const RowKernels& best_kernels() {
+namespace {
+
+const RowKernels& kernels_of_this_processor() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -29,6 +31,13 @@ const RowKernels& best_kernels() {
   }
 #endif
   return baseline::kernels;
+}
+
+}  // namespace
+
+const RowKernels& best_kernels() {
+  static const RowKernels& best = kernels_of_this_processor();  // cpuid leaves a virtual machine each time
+  return best;
 }
 
 }  // namespace fwht::simd
