@@ -16,7 +16,7 @@ namespace fwht::walsh {
 /// The longest row that one block convolves: 64 KiB each of a and b.
 constexpr int largest_convolved_log_n(passes::Word word, std::int64_t shared_per_block) {
   const int fits = word == passes::Word::eight_bytes ? 13 : 14;
-  return shared_per_block >= 128 * 1024 ? fits : fits - 1;
+  return shared_per_block >= std::int64_t{128} * 1024 ? fits : fits - 1;
 }
 
 struct ConvolutionPasses {

@@ -45,6 +45,12 @@ void require_variables(int variables, int least) {
   throw BadRequest(concat("variables=", variables, " must be between ", least, " and ", kMostVariables));
 }
 
+const DeviceInfo& existing_device(int ordinal) {
+  const DeviceInfo& info = known_device(ordinal);
+  if (!info.has_cuda()) throw BadRequest(info.why_no_cuda);
+  return info;
+}
+
 void require_rows(std::int64_t n, std::int64_t rows) {
   constexpr std::int64_t kMostN = std::int64_t{1} << 30;
   if (!is_power_of_two(n) || n < 2 || n > kMostN)
@@ -53,17 +59,17 @@ void require_rows(std::int64_t n, std::int64_t rows) {
     throw BadRequest(concat("rows=", rows, " must be at least 0, and times n=", n, " below 2^59"));
 }
 
-void transform(const Problem& problem, const Operands& operands, int threads) {
+std::unique_ptr<Plan> plan_on_host(const Problem& problem, int threads) {
   DeviceInfo host;
   host.host_threads = threads_or_all(threads);
-  plan(cpu::variant, problem, host)->execute(operands);
+  return plan(cpu::variant, problem, host);
 }
 
-void transform_in_place(Dtype dtype, std::int64_t n, std::int64_t rows, double scale, void* data,
-                        int threads) {
+std::unique_ptr<Plan> plan_on_host(Dtype dtype, std::int64_t n, std::int64_t rows, double scale,
+                                   int threads) {
   Problem problem = make_problem(dtype, n, rows);
   problem.scale = scale;
-  transform(problem, {data, data}, threads);
+  return plan_on_host(problem, threads);
 }
 
 void require_form(FunctionForm form) {
@@ -109,7 +115,7 @@ void write_spectra(FunctionForm form, const void* values, int variables, std::in
     for (std::int64_t i = begin * piece; i < end * piece; ++i)
       spectra[i] = sign_at(form, bytes, first * n + i);
   });
-  transform_in_place(Dtype::i32, n, count, 1.0, spectra, threads);
+  plan_on_host(Dtype::i32, n, count, 1.0, threads)->execute(spectra, spectra);
 }
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed) {
@@ -137,6 +143,9 @@ template <Dtype dtype, class Number>
 void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* b, Number* out, int threads) {
   const auto length = static_cast<std::size_t>(n);
   std::vector<Number> x(length), y(length);
+  const auto forward = plan_on_host(dtype, n, 1, 1.0, threads);
+  const auto back =
+      plan_on_host(dtype, n, 1, is_integer(dtype) ? 1.0 : 1.0 / static_cast<double>(n), threads);
   for (std::int64_t r = 0; r < rows; ++r, a += n, b += n, out += n) {
     if constexpr (is_integer(dtype)) {
       // By Cauchy and Schwarz no sum of products of spectra is larger; 2^-40 for the rounding of the lengths.
@@ -148,12 +157,11 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
     }
     std::copy_n(a, n, x.data());
     std::copy_n(b, n, y.data());
-    transform_in_place(dtype, n, 1, 1.0, x.data(), threads);
-    transform_in_place(dtype, n, 1, 1.0, y.data(), threads);
+    forward->execute(x.data(), x.data());
+    forward->execute(y.data(), y.data());
     for (std::size_t i = 0; i < length; ++i)
       x[i] *= y[i];
-    transform_in_place(dtype, n, 1, is_integer(dtype) ? 1.0 : 1.0 / static_cast<double>(n), x.data(),
-                       threads);
+    back->execute(x.data(), x.data());
     for (std::size_t i = 0; i < length; ++i)
       out[i] = is_integer(dtype) ? x[i] / static_cast<Number>(n) : x[i];  // without a remainder
   }
@@ -454,6 +462,7 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads) {
   const auto n = static_cast<std::size_t>(problem.n());
   Problem wide = make_problem(Dtype::i64, problem.op, 1);  // refused unless it is H_n
   wide.scale = 1.0;
+  const auto forward = plan_on_host(wide, threads);
   std::vector<std::int64_t> high(n), low(narrow ? 0 : n);
   std::int64_t count = 0;
   for (std::int64_t r = 0; r < problem.rows; ++r) {
@@ -467,8 +476,8 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads) {
         low[i] = value & 0xFFFFFFFF;
       }
     }
-    transform(wide, {high.data(), high.data()}, threads);
-    if (!narrow) transform(wide, {low.data(), low.data()}, threads);
+    forward->execute(high.data(), high.data());
+    if (!narrow) forward->execute(low.data(), low.data());
     for (std::size_t i = 0; i < n; ++i) {
       const std::int64_t top = (narrow ? high[i] : high[i] + (low[i] >> 32)) >> 31;
       count += top != 0 && top != -1 ? 1 : 0;
@@ -497,7 +506,7 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
 std::int64_t convolution_workspace_bytes(Dtype dtype, std::int64_t n, std::int64_t rows, bool autocorrelation,
                                          int device) {
   require_convolution(dtype, n, rows);
-  const ConvolutionPasses passes = passes_of_convolution(dtype, n, known_device(device));
+  const ConvolutionPasses passes = passes_of_convolution(dtype, n, existing_device(device));
   if (autocorrelation || rows == 0 || passes.above == 0) return 0;
   return convolved_together(dtype, log2_floor(n), rows) * n * bytes_of(dtype);
 }
@@ -660,7 +669,7 @@ void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void
     problem.placement = from == out ? Placement::in_place : Placement::out_of_place;
     Operands operands{from, out};
     operands.signs = each;
-    transform(problem, operands, threads);
+    plan_on_host(problem, threads)->execute(operands);
     from = out;
   }
 }
@@ -695,7 +704,7 @@ void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* co
   Operands operands{first_rounds(signs.size() - 1), codes};
   operands.signs = signs.back();
   operands.scales = scales;
-  transform(problem, operands, threads);
+  plan_on_host(problem, threads)->execute(operands);
 }
 
 void rounds_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, bool transposed, int count,
@@ -795,7 +804,7 @@ void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void*
     std::fill(padded.begin() + sketch.length * bytes, padded.end(), std::byte{0});
     Operands operands{padded.data(), padded.data()};
     operands.signs = signs.data();
-    transform(problem, operands, threads);
+    plan_on_host(problem, threads)->execute(operands);
     for (const std::int64_t row : rows) {
       std::memcpy(to, padded.data() + row * bytes, static_cast<std::size_t>(bytes));
       to += bytes;
@@ -817,7 +826,7 @@ std::vector<std::uint32_t> sketch_table(const Sketch& sketch) {
 
 std::int64_t sketch_workspace_bytes(const Sketch& sketch, Dtype dtype, std::int64_t vectors, int device) {
   const std::int64_t n = require_sketch(sketch, dtype, vectors);
-  if (vectors == 0 || passes_of_sketch(dtype, n, known_device(device)).last == 0) return 0;
+  if (vectors == 0 || passes_of_sketch(dtype, n, existing_device(device)).last == 0) return 0;
   return convolved_together(dtype, log2_floor(n), vectors) * n * bytes_of(dtype);
 }
 

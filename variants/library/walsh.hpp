@@ -110,15 +110,14 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
 /// and five from 2^25 on (of 8 bytes 2^24). b = a is the autocorrelation, by half the loads. Values are not
 /// looked at: integers with sums that do not fit wrap before they are divided by n.
 /// @param workspace  convolution_workspace_bytes() that this call works in, at a multiple of 16 bytes; of
-/// any
-///                   content
+///                   any content
 /// Throws BadRequest as above, for too small a workspace, and where `out` and a or b overlap but are not the
 /// same.
 void dyadic_convolution_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a,
                                   const void* b, void* out, void* workspace, std::int64_t workspace_bytes,
                                   Stream stream, int device);
 /// 0 for autocorrelations, and where a block of the device holds both rows; else as many vectors as 16 MiB
-/// hold, at least one. Throws BadRequest.
+/// hold, at least one. Throws BadRequest, also for a device that this machine does not have.
 std::int64_t convolution_workspace_bytes(Dtype dtype, std::int64_t n, std::int64_t rows, bool autocorrelation,
                                          int device);
 
@@ -188,8 +187,7 @@ std::vector<std::uint32_t> sketch_table(const Sketch& sketch);
 /// (sketched_rows.hpp): one pass over memory where a block holds N elements, two to 2^22, three above.
 /// Results are wrong by at most (log2 N + 2) u sqrt(N / m) |x|, u the type's rounding.
 /// @param transposed  x = sqrt(N / m) D H R^T y, its first `length` elements: `in` has vectors of m, `out`
-/// of
-///                    `length` elements
+///                    of `length` elements
 /// @param table       sketch_table(sketch), at a multiple of 8 bytes; its content is not looked at
 /// @param workspace   sketch_workspace_bytes() that this call works in, at a multiple of 16 bytes; of any
 ///                    content
@@ -199,6 +197,7 @@ void sketch_on_device(const Sketch& sketch, bool transposed, Dtype dtype, std::i
                       const void* table, const void* in, void* out, void* workspace,
                       std::int64_t workspace_bytes, Stream stream, int device);
 /// 0 where a block of the device holds N elements; else as many padded vectors as 16 MiB hold, at least one.
+/// Throws BadRequest, also for a device that this machine does not have.
 std::int64_t sketch_workspace_bytes(const Sketch& sketch, Dtype dtype, std::int64_t vectors, int device);
 
 }  // namespace fwht::walsh

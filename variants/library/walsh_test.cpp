@@ -16,6 +16,7 @@
 
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/contract/operator_data.hpp"
+#include "common/device/device_info.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
@@ -262,10 +263,12 @@ struct HostConvolution {
     columns(data, data, vectors, std::ldexp(1.0, is_integer(dtype) ? 0 : -split.above));
     if (!is_integer(dtype)) return;
     auto* const values = reinterpret_cast<std::int64_t*>(data);
+    std::int64_t remainders = 0;
     for (std::int64_t i = 0; i < vectors << (split.row_bits + split.above); ++i) {
-      EXPECT_EQ(values[i] & ((std::int64_t{1} << split.above) - 1), 0) << "a remainder";
+      remainders |= values[i] & ((std::int64_t{1} << split.above) - 1);
       values[i] >>= split.above;
     }
+    EXPECT_EQ(remainders, 0);
   }
   void rows(const std::byte* a, const std::byte* b, std::byte* out, std::int64_t count) const {
     dyadic_convolution(dtype, std::int64_t{1} << split.row_bits, count, a, b == nullptr ? a : b, out);
@@ -1194,6 +1197,14 @@ TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {
   EXPECT_EQ(said(FunctionForm::bits, values, 16, nullptr), "spectra is a null pointer");
   EXPECT_TRUE(said(FunctionForm::packed, values + 1, 16, sums).ends_with("must be aligned to 4 bytes"));
   EXPECT_TRUE(said(static_cast<FunctionForm>(7), values, 16, sums).starts_with("form 7 is unknown"));
+}
+
+TEST(Walsh, NoWorkspaceIsAskedForADeviceThatDoesNotExist) {
+  constexpr int kNone = 4096;
+  const std::string none = this_device(kNone).why_no_cuda;
+  EXPECT_FALSE(none.empty());
+  EXPECT_EQ(refusal([] { convolution_workspace_bytes(Dtype::f32, 1 << 20, 1, false, kNone); }), none);
+  EXPECT_EQ(refusal([] { sketch_workspace_bytes({1 << 20, 64}, Dtype::f32, 1, kNone); }), none);
 }
 
 }  // namespace

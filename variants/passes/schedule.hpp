@@ -358,7 +358,7 @@ constexpr RoundedPasses rounded_passes(int log_n, std::int64_t shared_per_block)
     const Schedule fp32 = inside_l2(Word::fp32, log_n);
     return rounded_rows(fp32.log_row, fp32.second, 0, log_n);
   }
-  const bool large = shared_per_block >= 128 * 1024;
+  const bool large = shared_per_block >= std::int64_t{128} * 1024;
   switch (log_n) {
     case 23:
       return rounded_rows(14, column_tile(9), 0, log_n);
