@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/host/error.hpp"
+#include "common/host/run_main.hpp"
 #include "reference/rounding.hpp"
 #include "reference/test_support.hpp"
 

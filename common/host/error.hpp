@@ -1,8 +1,6 @@
-// Errors. Library code throws; only main() catches (see run_main).
+// Errors. Library code throws; only main() catches (common/host/run_main.hpp).
 #pragma once
 
-#include <exception>
-#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -24,26 +22,6 @@ inline std::string printable(std::string_view message) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\n' || c == '\t' ? ' ' : '?';
   }
   return message.size() > kMost ? line + "..." : line;
-}
-
-/// The one place where a program turns exceptions into exit codes: 2 for a bad request, 1 for a failure,
-/// which a standard output that takes no more is too.
-template <class Body>
-int run_main(std::string_view program, Body&& body) {
-  try {
-    const int code = body();
-    if (!std::cout.flush()) {
-      std::cerr << program << ": failed: standard output takes no more\n";
-      return code == 0 ? 1 : code;
-    }
-    return code;
-  } catch (const BadRequest& error) {
-    std::cerr << program << ": " << printable(error.what()) << '\n';
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << program << ": failed: " << printable(error.what()) << '\n';
-    return 1;
-  }
 }
 
 }  // namespace fwht

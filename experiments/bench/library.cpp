@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "common/host/error.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/bench/peers.hpp"
 #include "experiments/linear/command.hpp"
 #include "experiments/sweep/command.hpp"

@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "common/host/error.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/devices/served.hpp"
 #include "experiments/harness/cli.hpp"
 

@@ -1,5 +1,5 @@
 // fwht_linear: times linear layers with 4-bit weights beside the read limit of the same run.
-#include "common/host/error.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/linear/command.hpp"
 
 int main(int argc, char** argv) {

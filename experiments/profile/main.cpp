@@ -14,6 +14,7 @@
 #include "common/device/memory.hpp"
 #include "common/host/error.hpp"
 #include "common/host/provenance.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/interrupt.hpp"

@@ -9,6 +9,7 @@
 
 #include "common/device/memory.hpp"
 #include "common/host/error.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/measure.hpp"
 #include "experiments/harness/settings_json.hpp"

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/host/error.hpp"

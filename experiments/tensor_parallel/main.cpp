@@ -23,6 +23,7 @@
 #include "common/host/error.hpp"
 #include "common/host/host_ranks.hpp"
 #include "common/host/rendezvous.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/results_folder.hpp"

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "common/host/error.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/harness/limits.hpp"
 #include "experiments/harness/transform.hpp"
 #include "reference/inputs.hpp"

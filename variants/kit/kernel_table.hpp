@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -12,6 +12,7 @@
 
 #include "common/host/error.hpp"
 #include "common/host/provenance.hpp"
+#include "common/host/run_main.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/interrupt.hpp"
