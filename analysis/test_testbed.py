@@ -138,7 +138,7 @@ def test_says_what_it_costs_and_leaves_out(bare: Answer) -> None:
     both, host = cost.format(r"\d+", r"[\d.]+"), (bare("test", "--preset", "host")[1])
     assert re.match(both, host)
     everything = bare("test", CI="true")[1]
-    assert re.match(both, everything) and everything == bare("test", "--preset", "release")[1] != host
+    assert re.match(both, everything) and everything == bare("test", "--preset", "ci")[1] != host
     if not has_gpu():
         left_out = r"testbed: no CUDA device: kernels are not compiled, .*; \./testbed test --preset release compiles them\.\n"
         assert re.match(left_out + both, bare("test")[1])

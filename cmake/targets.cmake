@@ -22,9 +22,11 @@ if(FWHT_WERROR)
   list(APPEND FWHT_WARNINGS -Werror)
 endif()
 
-# Machine code is compressed: mode `size` is read by drivers of CUDA 12.4 and newer. Line numbers for profilers triple it.
+# Machine code is compressed: mode `size` is read by drivers of CUDA 12.4 and newer; `balance` takes no time, and five times the
+# space. Line numbers for profilers triple it.
 option(FWHT_LINE_INFO "Line numbers in machine code, for profilers (preset profile)" OFF)
-set(fwht_machine_code --compress-mode=size)
+set(FWHT_COMPRESS_MODE size CACHE STRING "How nvcc compresses machine code: size, or balance, which compiles faster")
+set(fwht_machine_code --compress-mode=${FWHT_COMPRESS_MODE})
 if(FWHT_WITH_CUDA AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
   set(fwht_machine_code -Xfatbin=-compress-all)
 endif()
@@ -151,9 +153,9 @@ endfunction()
 
 # Sources made from templates x.cu.in: x_f16.cu and x_bf16.cu where @dtype@ stands in it, one a format too where @format@
 # does: all of them, or those behind the name, as x.cu.in:e4m3,mxfp4 (or with =). With x.cu.in=e4m3*4 each is made in four
-# parts, @part@ = 0 .. 3 of @parts@ = 4. Parts keep what a driver compiles from PTX at once small; joined they compile in two
-# thirds of the time, because each reads the same headers three times.
-set(FWHT_PARTS_OF_AN_OBJECT 1 CACHE STRING "Parts of an instance that are compiled as one object: more compile faster, fewer start faster by PTX")
+# parts, @part@ = 0 .. 3 of @parts@ = 4. Small objects keep what a driver compiles from PTX at once small; joined they compile in
+# less time, because each reads the same headers four times.
+set(FWHT_PARTS_OF_AN_OBJECT 1 CACHE STRING "Parts of instances that are compiled as one object: more compile faster, fewer start faster by PTX")
 function(fwht_instances variable)
   set(sources "")
   foreach(entry IN LISTS ARGN)
@@ -181,12 +183,12 @@ function(fwht_instances variable)
     endif()
     file(RELATIVE_PATH stem ${PROJECT_SOURCE_DIR} ${template})
     string(REGEX REPLACE "\\.cu\\.in$" "" stem ${stem})
+    set(objects "")
     foreach(dtype IN LISTS dtypes ITEMS "")
       foreach(format IN LISTS formats ITEMS "")
         if((dtype STREQUAL "" AND dtypes) OR (format STREQUAL "" AND formats))
           continue()
         endif()
-        set(objects "")
         foreach(part IN LISTS part_numbers ITEMS "")
           if(part STREQUAL "" AND part_numbers)
             continue()
@@ -196,12 +198,16 @@ function(fwht_instances variable)
           configure_file(${template} ${FWHT_GENERATED}/${name}.cu @ONLY)
           list(APPEND objects ${FWHT_GENERATED}/${name}.cu)
         endforeach()
-        if(parts AND FWHT_PARTS_OF_AN_OBJECT GREATER 1)
-          fwht_join(objects ${FWHT_PARTS_OF_AN_OBJECT} ${objects})
-        endif()
-        list(APPEND sources ${objects})
       endforeach()
     endforeach()
+    set(in_one ${FWHT_PARTS_OF_AN_OBJECT})
+    if(NOT parts)  # a whole instance compiles as long as four parts
+      math(EXPR in_one "${in_one} / 4")
+    endif()
+    if(formats AND in_one GREATER 1)
+      fwht_join(objects ${in_one} ${objects})
+    endif()
+    list(APPEND sources ${objects})
   endforeach()
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
