@@ -7,8 +7,8 @@
 - No kernel has a stack frame, but for those that are named here, with the most that they may have.
 - The registers of a block fit into a multiprocessor, and do not exceed what the launch bounds leave a thread.
 
-`cuobjdump` comes with the CUDA toolkit, or with the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI. Exit code 77:
-there is none, or no such kernel.
+`cuobjdump` and `nvdisasm` come with the CUDA toolkit, or with the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI.
+Exit code 77: they are missing, or there is no such kernel.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 SKIPPED = 77
@@ -38,18 +39,23 @@ STACK_BYTES = {
 }
 READ_WEIGHTS_FIRST = ("4fwht6linear9pipelined",)  # packed weights, scales and the order of rows go out before the wait: they never change
 # Tensor maps, which the launch itself brings along, and prefetches into the L2, which is coherent, touch no operand.
-GLOBAL = re.compile(r"(LDG|STG|LD|ST|LDGSTS|RED|REDG|ATOM|ATOMG|UBLKCP|UBLKRED|UTMALDG|UTMASTG|UTMAREDG)$")
-ENDS = re.compile(r"(EXIT|RET|BRX|JMX|JMP|KILL)$")
+GLOBAL = ("LDG", "STG", "LD", "ST", "LDGSTS", "RED", "REDG", "ATOM", "ATOMG", "UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG")
+ENDS = ("EXIT", "RET", "BRX", "JMX", "JMP", "KILL")
+JUMPS = ("BRA", "CALL")
 WAIT = "ACQBULK"
 
-_ARCH = re.compile(r"^arch = (sm_\w+)")
-_FUNCTION = re.compile(r"^\s*Function : (\S+)")
-_CODE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][A-Z0-9_]*)([^;]*);")
-_LABEL = re.compile(r"0x([0-9a-f]+)")
+# What nvdisasm prints of a kernel that matters here: its name, labels, and these instructions.
+_CODE = re.compile(
+    r"^\t\.section\t\.text\.(?P<kernel>[^,]+),|^(?P<label>[.$]\S+):$"
+    rf"|^ +/\*(?P<address>[0-9a-f]+)\*/ +(?:@(?P<predicate>!?U?P\w+) +)?(?P<opcode>{'|'.join((WAIT, *GLOBAL, *ENDS, *JUMPS))})(?P<rest>(?!\w)[^;]*);",
+    re.MULTILINE,
+)
+_TARGET = re.compile(r"`\((\S+)\)")
 
 
 @dataclass
 class Instruction:
+    address: str
     predicate: str | None
     opcode: str
     rest: str
@@ -58,61 +64,65 @@ class Instruction:
 @dataclass
 class Kernel:
     name: str
-    code: dict[int, Instruction] = field(default_factory=dict)
+    code: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)  # and the place in `code` that each stands before
 
 
-def kernels_of(lines: Iterable[str]) -> Iterator[Kernel]:
-    """The kernels for sm_90a of `cuobjdump --dump-sass`."""
-    arch, kernel = "", None
-    for line in lines:
-        if match := _ARCH.match(line):
-            arch = match[1]
-        elif match := _FUNCTION.match(line):
+def kernels_of(text: str) -> Iterator[Kernel]:
+    """The kernels of `nvdisasm -c`."""
+    kernel = None
+    for match in _CODE.finditer(text):
+        if name := match["kernel"]:
             if kernel:
                 yield kernel
-            kernel = Kernel(match[1]) if arch == "sm_90a" else None
-        elif kernel and (match := _CODE.match(line)):
-            kernel.code[int(match[1], 16)] = Instruction(match[2], match[3], match[4])
+            kernel = Kernel(name)
+        elif kernel and (label := match["label"]):
+            kernel.labels[label] = len(kernel.code)
+        elif kernel:
+            kernel.code.append(Instruction(match["address"], match["predicate"], match["opcode"], match["rest"]))
     if kernel:
         yield kernel
 
 
-def followers(kernel: Kernel) -> dict[int, list[int]]:
+def followers(kernel: Kernel) -> list[list[int]]:
     """Where a thread may go on behind each instruction."""
-    behind = dict(pairwise(sorted(kernel.code)))
-    found = {}
-    for address, i in kernel.code.items():
-        target = _LABEL.search(i.rest) if i.opcode in ("BRA", "CALL") else None
-        # A branch may carry its condition in front of the target: BRA.U !UP0, 0x40 and BRA.DIV UR4, 0x40.
+    found = []
+    for place, i in enumerate(kernel.code):
+        target = _TARGET.search(i.rest) if i.opcode in JUMPS else None
+        # A branch may carry its condition in front of the target: BRA.U !UP0, `(.L_x_1) and BRA.DIV UR4, `(.L_x_2).
         for_all = i.opcode == "BRA" and target is not None and not i.rest[: target.start()].strip()
-        goes_on = i.predicate is not None or not (for_all or ENDS.match(i.opcode))
-        found[address] = ([int(target[1], 16)] if target else []) + ([behind[address]] if goes_on and address in behind else [])
+        goes_on = i.predicate is not None or not (for_all or i.opcode in ENDS)
+        places = ([kernel.labels[target[1]]] if target else []) + ([place + 1] if goes_on else [])
+        found.append([other for other in places if other < len(kernel.code)])
     return found
 
 
-def reached(start: Iterable[int], onward: dict[int, list[int]]) -> set[int]:
+def reached(start: Iterable[int], onward: list[list[int]]) -> set[int]:
     seen: set[int] = set()
     waiting = list(start)
     while waiting:
-        address = waiting.pop()
-        if address not in seen:
-            seen.add(address)
-            waiting += onward.get(address, ())
+        place = waiting.pop()
+        if place not in seen:
+            seen.add(place)
+            waiting += onward[place]
     return seen
 
 
 def before_the_wait(kernel: Kernel) -> list[str]:
     """Accesses of global memory by a thread that has yet to wait. Where one thread of a block waits for all of them, the others
     follow it by barriers, which this does not see."""
-    waits = [address for address, i in kernel.code.items() if i.opcode == WAIT]
+    code = kernel.code
+    waits = [place for place, i in enumerate(code) if i.opcode == WAIT]
+    if not waits:
+        return []
     onward = followers(kernel)
-    entry = reached([min(kernel.code)], {a: [] if a in waits and kernel.code[a].predicate is None else on for a, on in onward.items()})
-    backward: dict[int, list[int]] = {}
-    for address, on in onward.items():
+    entry = reached([0], [[] if code[place].opcode == WAIT and code[place].predicate is None else on for place, on in enumerate(onward)])
+    backward: list[list[int]] = [[] for _ in code]
+    for place, on in enumerate(onward):
         for other in on:
-            backward.setdefault(other, []).append(address)
+            backward[other].append(place)
     early = sorted(entry & reached(waits, backward) - set(waits))
-    return [f"{a:#x} {kernel.code[a].opcode}{kernel.code[a].rest.rstrip()}" for a in early if GLOBAL.match(kernel.code[a].opcode)]
+    return [f"0x{code[place].address} {code[place].opcode}{code[place].rest.rstrip()}" for place in early if code[place].opcode in GLOBAL]
 
 
 @dataclass
@@ -123,31 +133,41 @@ class Resources:
     most_registers: int = 255  # that the launch bounds leave a thread
 
 
-def resources_of(usage: Iterable[str], elf: Iterable[str]) -> dict[str, Resources]:
-    """By kernel of sm_90a: `cuobjdump --dump-resource-usage`, and the launch bounds of `--dump-elf`."""
-    found: dict[str, Resources] = {}
-    arch = name = ""
-    for line in usage:
-        if match := _ARCH.match(line):
-            arch = match[1]
-        elif match := re.match(r"^\s*Function (\S+):", line):
-            name = match[1]
-        elif name and arch == "sm_90a" and (match := re.search(r"REG:(\d+) STACK:(\d+)", line)):
-            found[name] = Resources(int(match[1]), int(match[2]))
-            name = ""
-    arch = name = attribute = ""
-    for line in elf:
-        if match := _ARCH.match(line):
-            arch = match[1]
-        elif match := re.match(r"^\.nv\.info\.(\S+)", line):
-            name = match[1]
-        elif match := re.match(r"^\s*Attribute:\s*(\S+)", line):
-            attribute = match[1]
-        elif arch == "sm_90a" and name in found and (match := re.match(r"^\s*Value:\s*0x([0-9a-f]+)", line)):
-            if attribute == "EIATTR_MAX_THREADS":
-                found[name].threads = int(match[1], 16)
-            elif attribute == "EIATTR_MAXREG_COUNT":
-                found[name].most_registers = int(match[1], 16)
+def sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the sections of a 64-bit ELF file."""
+    (table,) = struct.unpack_from("<Q", elf, 0x28)
+    size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
+    headers = [struct.unpack_from("<II16xQQ", elf, table + size * i) for i in range(count)]
+    names_at = headers[names][2]
+    for name, _, place, length in headers:
+        start = names_at + name
+        yield elf[start : elf.index(b"\0", start)].decode(), elf[place : place + length]
+
+
+def attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and value of each attribute of a section .nv.info, as `cuobjdump --dump-elf` reads it."""
+    place = 0
+    while place < len(info):
+        form, number, short = struct.unpack_from("<BBH", info, place)
+        length = short if form == 4 else 0  # EIFMT_SVAL: so many bytes behind
+        yield number, info[place + 4 : place + 4 + length] if length else info[place + 2 : place + 4]
+        place += 4 + length
+
+
+def resources_of(usage: str, cubins: Iterable[bytes]) -> dict[str, Resources]:
+    """By kernel: `cuobjdump --dump-resource-usage`, and the launch bounds that stand in the machine code."""
+    found = {
+        name: Resources(int(registers), int(stack)) for name, registers, stack in re.findall(r"^ *Function (\S+):\s+REG:(\d+) STACK:(\d+)", usage, re.MULTILINE)
+    }
+    for cubin in cubins:
+        for section, content in sections(cubin):
+            if not section.startswith(".nv.info.") or (name := section.removeprefix(".nv.info.")) not in found:
+                continue
+            for number, value in attributes(content):
+                if number == 0x05:  # EIATTR_MAX_THREADS
+                    (found[name].threads,) = struct.unpack_from("<I", value)
+                elif number == 0x1B:  # EIATTR_MAXREG_COUNT
+                    (found[name].most_registers,) = struct.unpack("<H", value)
     return found
 
 
@@ -174,36 +194,38 @@ def tool() -> str | None:
     return next((found for place in places if (found := shutil.which("cuobjdump", path=place))), None)
 
 
-def lines_of(program: str, option: str, file: Path) -> list[str]:
+def output_of(program: str, *arguments: str | Path, folder: Path | None = None) -> str:
     environment = os.environ | {"PATH": f"{Path(program).parent}:{os.environ.get('PATH', '')}"}
-    done = subprocess.run([program, option, "--gpu-architecture", "sm_90a", str(file)], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=environment, cwd=folder)
     if done.returncode != 0 and "does not contain device code" not in done.stderr:
-        raise SystemExit(f"cuobjdump {option} failed on {file.name}: {done.stderr.strip() or 'no message'}")
-    return done.stdout.splitlines()
+        raise SystemExit(f"{Path(program).name} failed on {arguments[-1]}: {done.stderr.strip() or 'no message'}")
+    return done.stdout
 
 
 def check_the_check() -> None:
     """Each fault is found, and what is right is not called one."""
 
     def kernel(*code: str) -> Kernel:
-        lines = ["arch = sm_90a", "\tFunction : k"]
-        lines += [f"        /*{16 * i:04x}*/      {text} ;      /* 0x0 */" for i, text in enumerate(code)]
-        (found,) = kernels_of(lines)
+        lines = ['\t.section\t.text.k,"ax",@progbits']
+        lines += [text if text.endswith(":") else f"        /*{16 * i:04x}*/      {text} ;" for i, text in enumerate(code)]
+        (found,) = kernels_of("\n".join(lines))
         return found
 
     load = "LDG.E.128 R4, desc[UR4][R2.64]"
     right = [
         kernel("LDC R1, c[0x0][0x28]", "LDS R3, [R1]", "ACQBULK", load, "EXIT"),
         kernel(load, "EXIT"),  # is never launched early
-        kernel("@P0 BRA 0x40", "ACQBULK", load, "EXIT", "ACQBULK", "STG.E desc[UR4][R2.64], R4", "EXIT"),
-        kernel("BRA 0x30", load, "EXIT", "ACQBULK", "BRA 0x10"),  # the load lies in front of the wait, but comes after it
-        kernel("@P0 BRA 0x30", "ACQBULK", "EXIT", "SYNCS", load, "EXIT"),  # a thread that another one waits for
+        kernel("@P0 BRA `(.L_1)", "ACQBULK", load, "EXIT", ".L_1:", "ACQBULK", "STG.E desc[UR4][R2.64], R4", "EXIT"),
+        kernel("BRA `(.L_2)", ".L_1:", load, "EXIT", ".L_2:", "ACQBULK", "BRA `(.L_1)"),  # the load lies in front of the wait, but comes after it
+        kernel("@P0 BRA `(.L_1)", "ACQBULK", "EXIT", ".L_1:", "SYNCS", load, "EXIT"),  # a thread that another one waits for
     ]
     wrong = [
         kernel(load, "ACQBULK", "EXIT"),
-        kernel("@P0 BRA 0x20", load, "ACQBULK", "EXIT"),  # on one of two ways
-        kernel("BRA 0x20", "ACQBULK", "@P0 UTMALDG.2D [UR8], [UR6]", "BRA 0x10"),
-        kernel("@!P0 ACQBULK", load, "@P1 BRA 0x0", "EXIT"),  # comes round again
+        kernel("@P0 BRA `(.L_1)", load, ".L_1:", "ACQBULK", "EXIT"),  # on one of two ways
+        kernel("BRA P1, `(.L_1)", load, ".L_1:", "ACQBULK", "EXIT"),  # likewise
+        kernel("BRA `(.L_2)", ".L_1:", "ACQBULK", ".L_2:", "@P0 UTMALDG.2D [UR8], [UR6]", "BRA `(.L_1)"),
+        kernel(".L_1:", "@!P0 ACQBULK", load, "@P1 BRA `(.L_1)", "EXIT"),  # comes round again
+        kernel("CALL.REL.NOINC `($k$part)", load, "ACQBULK", "EXIT", "$k$part:", "RET.REL.NODEC R2 `(k)"),
         kernel("@P1 EXIT", "ATOMG.E.ADD.STRONG.GPU PT, R2, desc[UR4][R2.64], R3", "ACQBULK", "EXIT"),
         kernel("UBLKCP.S.G [UR4], [UR6], UR5", "ACQBULK", "EXIT"),
     ]
@@ -214,10 +236,10 @@ def check_the_check() -> None:
     plain = right[0]
     assert not faults(plain, Resources(128, 0, 512, 128))
     assert faults(plain, Resources(128, 8, 512)) and faults(plain, Resources(136, 0, 512)) and faults(plain, Resources(130, 0, 128, 128))
-    usage = ["arch = sm_90a", " Function k:", "  REG:26 STACK:8 SHARED:1024 LOCAL:0"]
-    elf = ["arch = sm_90a", ".nv.info.k", "\tAttribute:\tEIATTR_MAX_THREADS", "\tValue:\t0x100 0x1 0x1",
-           "\tAttribute:\tEIATTR_MAXREG_COUNT", "\tValue:\t0xa8"]  # fmt: skip
-    assert resources_of(usage, elf) == {"k": Resources(26, 8, 256, 168)}
+    usage = "arch = sm_90a\n Function k:\n  REG:26 STACK:8 SHARED:1024 LOCAL:0"
+    assert resources_of(usage, []) == {"k": Resources(26, 8)}
+    info = bytes.fromhex("04 05 0c00 00010000 01000000 01000000  03 1b a800")
+    assert list(attributes(info)) == [(0x05, info[4:16]), (0x1B, b"\xa8\0")]
 
 
 def main(files: list[str]) -> int:
@@ -227,14 +249,20 @@ def main(files: list[str]) -> int:
         print("skipped: cuobjdump was found neither on PATH nor in /usr/local/cuda/bin nor as a package of PyPI")
         return SKIPPED
     seen = waiting = wrong = 0
-    for file in map(Path, files):
-        resources = resources_of(lines_of(program, "--dump-resource-usage", file), lines_of(program, "--dump-elf", file))
-        for kernel in kernels_of(lines_of(program, "--dump-sass", file)):
-            seen += 1
-            waiting += any(i.opcode == WAIT for i in kernel.code.values())
-            for fault in faults(kernel, resources.get(kernel.name, Resources())):
-                wrong += 1
-                print(f"{file.name}: {kernel.name} {fault}")
+    for file in (Path(name).resolve() for name in files):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            output_of(program, "--extract-elf", "all", "--gpu-architecture", "sm_90a", file, folder=folder)
+            cubins = sorted(folder.iterdir())
+            usage = output_of(program, "--dump-resource-usage", "--gpu-architecture", "sm_90a", file)
+            resources = resources_of(usage, (cubin.read_bytes() for cubin in cubins))
+            for cubin in cubins:
+                for kernel in kernels_of(output_of(str(Path(program).with_name("nvdisasm")), "--print-code", cubin)):
+                    seen += 1
+                    waiting += any(i.opcode == WAIT for i in kernel.code)
+                    for fault in faults(kernel, resources[kernel.name]):
+                        wrong += 1
+                        print(f"{file.name}: {kernel.name} {fault}")
     print(f"{seen} kernels for sm_90a, {waiting} of them wait for the one before, {wrong} faults")
     if seen == 0:
         print("skipped: no kernel was compiled for sm_90a")
