@@ -324,6 +324,26 @@ def test_runs_all_but_the_report_without_python_packages(
     assert f"it lacks the Python packages (above); later './testbed report {tmp_path}/results' makes it.\n" in err
 
 
+@pytest.mark.parametrize(
+    ("said", "architectures"),
+    [("9.0\n9.0\n", "90a-real"), ("8.0\n", "80"), ("8.9\n9.0\n", "80;90a-real"), ("10.0\n", ""), ("9.0\n12.0\n", ""), ("7.5\n", ""), ("[N/A]\n", "")],
+)
+def test_a_first_build_is_for_the_gpus_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, architectures: str) -> None:
+    """What was configured before stays as it is."""
+    for name, text in (("nvidia-smi", said), ("cmake", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho \"$@\" >> {tmp_path}/{name}.calls\nprintf '{text}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(building, "BUILD", tmp_path / "build")
+    building.configure("release")
+    (tmp_path / "build" / "release" / "CMakeCache.txt").write_text(f"\nCMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n")
+    building.configure("release")
+    building.configure("host")
+    first, *others = (tmp_path / "cmake.calls").read_text().splitlines()
+    assert re.findall(r"-DCMAKE_CUDA_ARCHITECTURES=(\S+) -DFWHT_PARTS_OF_AN_OBJECT=4$", first) == ([architectures] if architectures else [])
+    assert not any("-D" in other for other in others)
+
+
 def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Of a GoogleTest program on the GPU, and of a pytest file."""
     programs = {
