@@ -188,10 +188,11 @@ def faults(kernel: Kernel, resources: Resources) -> list[str]:
 
 
 def tool() -> str | None:
-    """cuobjdump: on PATH, in the toolkit, or of the package of PyPI, which finds nvdisasm beside it."""
+    """cuobjdump, with nvdisasm beside it: on PATH, in the toolkit, or of the packages of PyPI."""
     places = [os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
     places += [str(folder) for path in sys.path for folder in Path(path or ".").glob("nvidia/*/bin")]
-    return next((found for place in places if (found := shutil.which("cuobjdump", path=place))), None)
+    found = (shutil.which("cuobjdump", path=folder) for place in places for folder in place.split(os.pathsep))
+    return next((program for program in found if program and Path(program).with_name("nvdisasm").is_file()), None)
 
 
 def output_of(program: str, *arguments: str | Path, folder: Path | None = None) -> str:
@@ -200,6 +201,16 @@ def output_of(program: str, *arguments: str | Path, folder: Path | None = None) 
     if done.returncode != 0 and "does not contain device code" not in done.stderr:
         raise SystemExit(f"{Path(program).name} failed on {arguments[-1]}: {done.stderr.strip() or 'no message'}")
     return done.stdout
+
+
+def elf_of(contents: dict[str, bytes]) -> bytes:
+    """An ELF file of these sections, for check_the_check."""
+    contents = contents | {".shstrtab": b"\0".join([*(name.encode() for name in contents), b".shstrtab", b""])}
+    names, data, headers = contents[".shstrtab"], b"", b""
+    for name, content in contents.items():
+        headers += struct.pack("<II16xQQ24x", names.index(name.encode() + b"\0"), 1, 64 + len(data), len(content))
+        data += content
+    return struct.pack("<40xQ10xHHH", 64 + len(data), 64, len(contents), len(contents) - 1) + data + headers
 
 
 def check_the_check() -> None:
@@ -237,16 +248,15 @@ def check_the_check() -> None:
     assert not faults(plain, Resources(128, 0, 512, 128))
     assert faults(plain, Resources(128, 8, 512)) and faults(plain, Resources(136, 0, 512)) and faults(plain, Resources(130, 0, 128, 128))
     usage = "arch = sm_90a\n Function k:\n  REG:26 STACK:8 SHARED:1024 LOCAL:0"
-    assert resources_of(usage, []) == {"k": Resources(26, 8)}
-    info = bytes.fromhex("04 05 0c00 00010000 01000000 01000000  03 1b a800")
-    assert list(attributes(info)) == [(0x05, info[4:16]), (0x1B, b"\xa8\0")]
+    bounds = bytes.fromhex("02 4c 0100  04 05 0c00 00010000 01000000 01000000  03 1b a800")
+    assert resources_of(usage, [elf_of({".nv.info.k": bounds, ".nv.info.other": bounds})]) == {"k": Resources(26, 8, 256, 168)}
 
 
 def main(files: list[str]) -> int:
     check_the_check()
     program = tool()
     if program is None:
-        print("skipped: cuobjdump was found neither on PATH nor in /usr/local/cuda/bin nor as a package of PyPI")
+        print("skipped: cuobjdump and nvdisasm were found neither on PATH nor in /usr/local/cuda/bin nor as packages of PyPI")
         return SKIPPED
     seen = waiting = wrong = 0
     for file in (Path(name).resolve() for name in files):

@@ -1,3 +1,4 @@
+// How every program of the project ends.
 #pragma once
 
 #include <exception>
