@@ -191,7 +191,7 @@ def command_run(arguments: list[str]) -> int:
     check_room(1500)
     gpu = has_gpu()
     if gpu:
-        say(f"builds all variants (30 minutes on two cores, less with more), checks them, times the {grid} grid, writes a report; 1 GB of disk.")
+        say(f"builds all variants (20 minutes on two cores, 4 on sixteen), checks them, times the {grid} grid, writes a report; 1 GB of disk.")
     else:
         say(f"no CUDA device: builds what runs on the host (5 minutes on two cores, less with more), checks it, times the {grid} grid, "
             "and writes a report beside an H200's; 0.6 GB of disk.")  # fmt: skip
