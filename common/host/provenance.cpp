@@ -16,16 +16,11 @@ BuildRecord this_build() {
           info::kCxx,     info::kCxxFlags, info::kCuda,        info::kCudaFlags};
 }
 
-namespace {
-
-// Where a machine keeps its files says nothing about a result and does not belong into a published one.
 std::string without_folders(const std::string& argument) {
   const std::size_t start = argument.starts_with('/') ? 0 : argument.find("=/") + 1;  // npos + 1 = 0
   if (start == 0 && !argument.starts_with('/')) return argument;
   return argument.substr(0, start) + std::filesystem::path(argument.substr(start)).filename().string();
 }
-
-}  // namespace
 
 Provenance gather_provenance(int argc, const char* const* argv, const DeviceInfo& device) {
   Provenance provenance{this_build(), device, {}, utc_now()};

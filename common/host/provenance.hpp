@@ -28,6 +28,10 @@ struct Provenance {
   std::string utc_start;          ///< see utc_now
 };
 
+/// An argument with an absolute path in it reduced to the path's last component. Where a machine keeps its
+/// files says nothing about a result and does not belong into a published one.
+std::string without_folders(const std::string& argument);
+
 Provenance gather_provenance(int argc, const char* const* argv, const DeviceInfo& device);
 
 /// "2026-09-01T12:34:56Z".

@@ -97,6 +97,14 @@ TEST_F(ResultsFolderTest, IsNeverMadeOverAnotherOne) {
   EXPECT_THROW(ResultsFolder::create("/proc/none/here", provenance, sweep), BadRequest);
 }
 
+TEST_F(ResultsFolderTest, NamesAGridWithoutItsFolder) {
+  RunInfo of_a_file = sweep;
+  of_a_file.grid = "/home/someone/held_out.grid";
+  ResultsFolder::create(path, provenance, of_a_file);
+  EXPECT_EQ(context()["grid"], "held_out.grid");
+  EXPECT_EQ(context()["runs"][0]["grid"], "held_out.grid");
+}
+
 TEST_F(ResultsFolderTest, TakesASecondProgram) {
   ResultsFolder::create(path, provenance, sweep).finish();
   ResultsFolder folder = ResultsFolder::resume(path, provenance, accuracy);
