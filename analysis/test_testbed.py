@@ -211,16 +211,40 @@ def test_sanitizers_run_in_shards_end_in_time_and_leave_out_what_is_not_ours(tmp
         file.chmod(0o755)
         return file
 
-    assert commands.sanitize(program("exit $((GTEST_SHARD_INDEX > 0 ? 77 : 0))"), "memcheck", (), logs, 2) is None  # the others have no test
+    def sanitize(body: str, tool: str, processes: int, left_out: tuple[str, ...] = (), tests: int = 9) -> Path | None:
+        return commands.sanitize([commands.Sanitized(program(body, tests), tool, left_out)], logs, processes)
+
+    assert sanitize("exit $((GTEST_SHARD_INDEX > 0 ? 77 : 0))", "memcheck", 2) is None  # the others have no test
     assert (logs / "program.memcheck.1.log").read_text().startswith("1 of 8: --tool memcheck --error-exitcode 1 ")
-    assert commands.sanitize(program("exit 0"), "racecheck", ("matmul", "dense"), logs, 1) is None
+    assert sanitize("exit 0", "racecheck", 1, ("matmul", "dense")) is None
     left_out = "SanitizeGpu.*-SanitizeGpu.matmul/*:SanitizeGpu.dense/*"
     assert all(left_out in (logs / f"program.racecheck.{i}.log").read_text() for i in range(4))
-    assert commands.sanitize(program("exit $GTEST_SHARD_INDEX"), "initcheck", (), logs, 2) == logs / "program.initcheck.1.log"
-    assert commands.sanitize(program("exit $((GTEST_TOTAL_SHARDS != 3))", tests=3), "synccheck", (), logs, 2) is None
+    assert sanitize("exit $GTEST_SHARD_INDEX", "initcheck", 2) == logs / "program.initcheck.1.log"
+    assert sanitize("exit $((GTEST_TOTAL_SHARDS != 3))", "synccheck", 2, tests=3) is None
     monkeypatch.setattr(commands, "SANITIZER_SECONDS", 0.5)
-    assert commands.sanitize(program(f"sleep 60; touch {tmp_path}/lived"), "memcheck", (), logs, 1) == logs / "program.memcheck.0.log"
+    assert sanitize(f"sleep 60; touch {tmp_path}/lived", "memcheck", 1) == logs / "program.memcheck.0.log"
     assert not (tmp_path / "lived").exists()
+
+
+def test_tools_of_the_sanitizer_share_the_processes(tmp_path: Path, monkeypatch, capsys) -> None:
+    tool = tmp_path / "compute-sanitizer"  # racecheck's first part ends when it has seen a part of memcheck begin
+    tool.write_text(f"""#!/bin/sh
+touch {tmp_path}/begun.$2
+[ "$2$GTEST_SHARD_INDEX" = racecheck0 ] || exit 0
+for i in $(seq 100); do [ -e {tmp_path}/begun.memcheck ] && exit 0; sleep 0.1; done
+exit 1
+""")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nprintf 'SanitizeGpu.\n  a\n  b\n'\n")
+    program.chmod(0o755)
+    work = [commands.Sanitized(program, name) for name in ("racecheck", "memcheck")]
+    assert commands.sanitize(work, tmp_path / "logs", 2) is None
+    assert re.findall(r"(\w+) is clean", "".join(capsys.readouterr())) == ["racecheck", "memcheck"]
+    programs = [Path(name).name for name in commands.SANITIZED]
+    listed = commands.to_sanitize(tmp_path)
+    assert [work.program.name for work in listed] == programs * len(commands.SANITIZERS) and listed[0].tool == "racecheck"
 
 
 def test_finds_the_row_nearest_to_its_limit(tmp_path: Path) -> None:

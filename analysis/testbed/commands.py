@@ -13,9 +13,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from . import check as checks
 from . import wheel
@@ -430,11 +431,20 @@ SANITIZED = {
     "transform_test": (),
     "linear/linear_conformance_test": ("auto", "dense_fp16", "dequantize_then_dense"),
 }
-SANITIZERS = {"memcheck": True, "synccheck": True, "racecheck": False, "initcheck": False}  # True: with them
+# True: with them. The longest one begins, so that the others fill the processes that it leaves idle towards its end.
+SANITIZERS = {"racecheck": False, "initcheck": False, "memcheck": True, "synccheck": True}
 # Racecheck takes two thirds of the time; kernels of bf16 are those of f16 with other conversions.
 SPARED = {"racecheck": ("*/bf16",)}
 SANITIZER_SECONDS = 600
 SHARDS_OF_A_PROCESS = 4  # a test takes one second or, under racecheck, sixty
+
+
+class Sanitized(NamedTuple):
+    """The tests of a program under one of the tools, but for those of the patterns."""
+
+    program: Path
+    tool: str
+    left_out: tuple[str, ...] = ()
 
 
 def command_sanitize(arguments: list[str]) -> int:
@@ -450,49 +460,64 @@ def command_sanitize(arguments: list[str]) -> int:
     environment("tools")
     directory = configure("release")
     build(directory, *(Path(name).name for name in SANITIZED))
-    for tool, with_all in SANITIZERS.items():
-        begin = time.monotonic()
-        for name, of_cublaslt in SANITIZED.items():
-            program = directory / "variants" / name
-            left_out = () if with_all else of_cublaslt
-            without = [f"without {', '.join(left_out)}, whose kernels are cuBLASLt's"] if left_out else []
-            without += ["without bf16, whose kernels are those of f16 with other conversions"] if tool in SPARED else []
-            say(", ".join([f"compute-sanitizer {tool}, {program.name}", *without]))
-            if bad := sanitize(program, tool, (*left_out, *SPARED.get(tool, ())), directory / "sanitize", min(16, cores())):
-                print(bad.read_text(errors="replace")[-8000:], flush=True)
-                fail(f"{tool} reports errors or took longer than {SANITIZER_SECONDS} s ({bad}).")
-        say(f"{tool} is clean ({time.monotonic() - begin:.0f} s)")
+    if bad := sanitize(to_sanitize(directory / "variants"), directory / "sanitize", min(16, cores())):
+        print(bad.read_text(errors="replace")[-8000:], flush=True)
+        fail(f"{bad.name.split('.')[1]} reports errors or took longer than {SANITIZER_SECONDS} s ({bad}).")
     return 0
 
 
-def sanitize(program: Path, tool: str, left_out: tuple[str, ...], logs: Path, processes: int) -> Path | None:
-    """The log of the first shard that did not end well, if one did not; so many of them run at once."""
-    logs.mkdir(parents=True, exist_ok=True)
+def to_sanitize(programs: Path) -> list[Sanitized]:
+    """Every program of the folder under every tool, the tool that takes longest first; says what is left out."""
+    work = []
+    for tool, with_all in SANITIZERS.items():
+        for name, of_cublaslt in SANITIZED.items():
+            left_out = () if with_all else of_cublaslt
+            without = [f"without {', '.join(left_out)}, whose kernels are cuBLASLt's"] if left_out else []
+            without += ["without bf16, whose kernels are those of f16 with other conversions"] if tool in SPARED else []
+            say(", ".join([f"compute-sanitizer {tool}, {Path(name).name}", *without]))
+            work.append(Sanitized(programs / name, tool, (*left_out, *SPARED.get(tool, ()))))
+    return work
+
+
+def sanitizer_shards(work: Sanitized, logs: Path, processes: int) -> list[tuple[Path, list[str | Path], dict[str, str]]]:
+    """Log, command and what it adds to the environment, for each part of the tests."""
+    program, tool, left_out = work
     tests = "--gtest_filter=SanitizeGpu.*" + ("-" + ":".join(f"SanitizeGpu.{name}/*" for name in left_out) if left_out else "")
     command: list[str | Path] = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
     count = run([program, tests, "--gtest_list_tests"], stdout=subprocess.PIPE).stdout.count("\n  ")
     if count == 0:
         fail(f"{program.name} has no test SanitizeGpu.*.")
     shards = min(SHARDS_OF_A_PROCESS * processes, count)  # one without a test calls no driver, which the tool takes for an error
-    files = [logs / f"{program.name}.{tool}.{i}.log" for i in range(shards)]
-    waiting, running, end = list(enumerate(files)), dict[Path, subprocess.Popen](), time.monotonic() + SANITIZER_SECONDS
+    return [(logs / f"{program.name}.{tool}.{i}.log", command, {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}) for i in range(shards)]
+
+
+def sanitize(all_work: Sequence[Sanitized], logs: Path, processes: int) -> Path | None:
+    """The log of the first shard that did not end well, if one did not; so many of them run at once, of any tool. Says when a tool is done."""
+    logs.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    waiting = [(work.tool, *shard) for work in all_work for shard in sanitizer_shards(work, logs, processes)]
+    left = Counter(tool for tool, *_ in waiting)
+    running: dict[Path, tuple[str, subprocess.Popen]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < processes:
-                i, file = waiting.pop(0)
-                shard = os.environ | {"GTEST_TOTAL_SHARDS": str(len(files)), "GTEST_SHARD_INDEX": str(i)}
+                tool, file, command, shard = waiting.pop(0)
                 with file.open("w") as log:
-                    running[file] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=shard, start_new_session=True)
+                    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | shard, start_new_session=True)
+                running[file] = tool, process
             time.sleep(0.05)
-            for file, process in list(running.items()):
+            for file, (tool, process) in list(running.items()):
                 code = process.poll()
-                if code is None and time.monotonic() < end:
+                if code is None and time.monotonic() < begin + SANITIZER_SECONDS:
                     continue
                 if code not in (0, 77):  # 77: all of it was skipped; None: it is out of time
                     return file
                 del running[file]
+                left[tool] -= 1
+                if not left[tool]:
+                    say(f"{tool} is clean ({time.monotonic() - begin:.0f} s)")
     finally:
-        for process in running.values():
+        for _, process in running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what it runs, too
     return None
