@@ -6,7 +6,7 @@ set(FWHT_PUBLIC_HEADERS
   common/contract/family.hpp common/host/text.hpp
   common/contract/hadamard_matrices.hpp common/device/nccl.hpp common/contract/numerics.hpp common/contract/operator.hpp common/contract/operator_data.hpp
   common/contract/ordering.hpp
-  common/contract/preparation.hpp common/contract/problem.hpp common/contract/scale_layout.hpp common/contract/variant.hpp
+  common/contract/preparation.hpp common/contract/problem.hpp common/contract/scale_layout.hpp common/contract/scratch.hpp common/contract/variant.hpp
   variants/registry.hpp variants/library/sharded/sharded.hpp variants/library/transform.hpp variants/library/walsh.hpp)
 
 # Writes the rewritten headers of `source_dir` to `folder`.

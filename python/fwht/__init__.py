@@ -85,8 +85,8 @@ def hadamard_transform(
         input_ordering: how those of x stand. The inverse of `ordering="sequency"` is `input_ordering="sequency"`.
         axis: along which x is transformed, instead of the last; of several, one after another, each with its own ordering of
             n. A number as `scale` is for the whole. Complex numbers: `torch.view_as_real(x)` with axis=-2. Other axes than
-            the last, and orderings, are for PyTorch tensors and NumPy arrays; on a CUDA device a copy is made whose last axis it
-            is, and orderings are an indexing of their own; not by `variant="passes"`.
+            the last, and orderings, are for PyTorch tensors and NumPy arrays. On a CUDA device `auto` has kernels for most of
+            them; others cost a copy, or an indexing (docs/long_vectors.md).
 
     Returns:
         A new contiguous array of x's type, shape, dtype and device; or `out`; or x where `inplace`.

@@ -478,4 +478,4 @@ def test_tasks_that_are_none(tmp_path, capsys, content, sentence):
 def test_tasks_without_lm_eval(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     assert program.main(["--demo", "--tasks", "mmlu", "--output", str(tmp_path)]) == 2
-    assert '--tasks needs it: pip install "fwht[tasks]"' in capsys.readouterr().err
+    assert '--tasks needs it: pip install ".[tasks]"' in capsys.readouterr().err

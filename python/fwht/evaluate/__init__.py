@@ -7,7 +7,7 @@
 
 Rotations have the names of SpinQuant (Liu et al. 2024): R1 rotates the residual stream, R2 the values of each head; both are
 folded into weights. R3 rotates queries and keys behind RoPE, R4 the input of the MLP's last layer; both run online.
-Needs transformers 5 or later: the extra `fwht[evaluate]`.
+Needs transformers 5 or later: the extra `evaluate` of the package.
 """
 
 from __future__ import annotations

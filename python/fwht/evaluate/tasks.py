@@ -19,7 +19,7 @@ def described(names: str) -> list[Any]:
     try:
         importlib.import_module("lm_eval")
     except ImportError as error:
-        raise ValueError(f'{error}; --tasks needs it: pip install "fwht[tasks]"') from error
+        raise ValueError(f'{error}; --tasks needs it: pip install ".[tasks]" in a checkout of fwht') from error
     return [_of_file(Path(name)) if name.endswith((".yaml", ".yml")) else name for name in names.split(",") if name]
 
 
