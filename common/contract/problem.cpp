@@ -201,9 +201,11 @@ void validate_array(const Array& array, const Problem& problem, std::string_view
                                     " times inner=", problem.inner));
   }
   const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 16;
-  if (rows > 0 && array.row_stride > limit / rows) {
-    throw BadRequest(concat("rows=", rows, " times ", name, "=", array.row_stride, " exceeds the limit of ",
-                            limit, " elements"));
+  const std::int64_t blocks = rows / problem.inner;  // of rows that lie between each other
+  if (blocks > 0 && array.row_stride > limit / blocks) {
+    throw BadRequest(concat("rows=", rows, problem.inner == 1 ? "" : concat(" / inner=", problem.inner),
+                            " times ", name, "=", array.row_stride, " exceeds the limit of ", limit,
+                            " elements"));
   }
 }
 

@@ -154,6 +154,9 @@ TEST(Problem, OrderingsAndInnerDimensionsAreRefusedWithTheValue) {
            {"bf16/n128/r4/inner2/rms", "rows side by side, in natural order"}}) {
     EXPECT_NE(refusal(text).find(words), std::string::npos) << text << ": " << refusal(text);
   }
+  EXPECT_EQ(refusal("f16/n32/r268435456/inner67108864"), "nothing") << "four blocks of 4 GiB";
+  EXPECT_NE(refusal("f16/n32/r268435456/inner67108864/ld144115188075855873").find("exceeds the limit"),
+            std::string::npos);
   Problem problem = make_problem(Dtype::f32, 8, 1, Placement::out_of_place);
   problem.out_ordering = static_cast<Ordering>(3);
   EXPECT_THROW(validate(problem), BadRequest);

@@ -22,10 +22,10 @@ struct Operands {
   /// Of the encoding, where writes_scales(), unless pages hold them; Problem::scale_bytes_out() bytes.
   void* scales = nullptr;
   /// Where the operator has signs: one bit an element of a row, set for -1 (pack_signs in
-  /// common/operator_data).
+  /// operator_data.hpp).
   const void* signs = nullptr;
   /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
-  /// none transposed (the operator says that). check_dense in common/operator_data is for the caller to ask.
+  /// none transposed (the operator says that). check_dense in operator_data.hpp is for the caller to ask.
   const void* dense = nullptr;
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
   /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).

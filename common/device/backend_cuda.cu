@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/cuda_objects.hpp"
 #include "common/device/host_memory.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/memory_backend.hpp"
@@ -33,7 +34,10 @@ void fill(Memory memory, std::byte* data, unsigned char byte, std::size_t bytes)
   if (memory == Memory::host) {
     std::memset(data, byte, bytes);
   } else {
-    FWHT_CUDA(cudaMemset(data, byte, bytes));
+    // cudaMemset does not wait for the device, nor do non-blocking streams for it.
+    const OwnedStream stream;
+    FWHT_CUDA(cudaMemsetAsync(data, byte, bytes, stream));
+    stream.wait();
   }
 }
 

@@ -6,10 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <mutex>
 #include <string>
 #include <type_traits>
 
 #include "common/device/cuda_check.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht {
 
@@ -27,7 +31,14 @@ struct LaunchGrid {
 /// What the runtime takes for a grid.
 class LaunchConfig {
  public:
+  /// Throws BadRequest for more blocks than a grid may have.
   LaunchConfig(const LaunchGrid& grid, cudaStream_t stream) {
+    constexpr std::int64_t kMostBlocks = std::numeric_limits<int>::max(), kMostLayers = 65535;
+    if (grid.blocks > kMostBlocks || grid.layers > kMostLayers || grid.depth > kMostLayers) {
+      throw BadRequest(concat("a grid of ", grid.blocks, " x ", grid.layers, " x ", grid.depth,
+                              " blocks exceeds the limit of ", kMostBlocks, " x ", kMostLayers, " x ",
+                              kMostLayers));
+    }
     if (grid.programmatic) {
       attributes_[config_.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attributes_[config_.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
@@ -86,11 +97,6 @@ class KernelAddress {
 /// Dynamic shared memory that every kernel may have without asking.
 inline constexpr int kSharedWithoutAsking = 48 * 1024;
 
-inline void allow_shared(KernelAddress kernel, int bytes) {
-  if (bytes <= kSharedWithoutAsking) return;
-  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
-
 /// How many blocks a multiprocessor holds at once; allow_shared comes first.
 inline int resident_blocks(KernelAddress kernel, int threads, int shared) {
   int blocks = 0;
@@ -103,6 +109,15 @@ inline cudaFuncAttributes attributes_of(KernelAddress kernel) {
   cudaFuncAttributes attributes{};
   FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
   return attributes;
+}
+
+/// Plans of several sizes share a kernel, so its limit only grows.
+inline void allow_shared(KernelAddress kernel, int bytes) {
+  if (bytes <= kSharedWithoutAsking) return;
+  static std::mutex growing;
+  const std::lock_guard lock(growing);
+  if (attributes_of(kernel).maxDynamicSharedSizeBytes >= bytes) return;
+  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
 inline int registers_of(KernelAddress kernel) {

@@ -200,15 +200,17 @@ class NcclCommunicator final : public Communicator {
     const auto count = static_cast<std::size_t>(bytes);
     ncclComm* const communicator = live();
     require(library().GroupStart(), "ncclGroupStart", bytes);
-    for (int r = 0; r < size(); ++r) {
-      require(library().Send(static_cast<const std::byte*>(send) + r * bytes, count, kInt8, r, communicator,
-                             stream),
-              "ncclSend", bytes);
-      require(
-          library().Recv(static_cast<std::byte*>(receive) + r * bytes, count, kInt8, r, communicator, stream),
-          "ncclRecv", bytes);
+    Result sent = kSuccess, received = kSuccess;
+    for (int r = 0; r < size() && sent == kSuccess && received == kSuccess; ++r) {
+      sent = library().Send(static_cast<const std::byte*>(send) + r * bytes, count, kInt8, r, communicator,
+                            stream);
+      received =
+          library().Recv(static_cast<std::byte*>(receive) + r * bytes, count, kInt8, r, communicator, stream);
     }
-    require(library().GroupEnd(), "ncclGroupEnd", bytes);
+    const Result ended = library().GroupEnd();  // else later calls would join it
+    require(sent, "ncclSend", bytes);
+    require(received, "ncclRecv", bytes);
+    require(ended, "ncclGroupEnd", bytes);
   }
 
   void all_reduce(void* data, std::int64_t elements, Dtype dtype, Stream stream) override {

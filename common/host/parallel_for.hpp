@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace fwht {
 
 /// Calls body(begin, end) for disjoint pieces that cover [0, count), one piece a thread, the caller's thread
-/// included. The first exception is thrown again in the caller.
+/// included. The first exception is thrown again in the caller. Where the system starts no more threads, the
+/// caller does what is left.
 template <class Body>
 void parallel_for(std::int64_t count, int threads, const Body& body) {
   const std::int64_t pieces = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
@@ -27,9 +29,16 @@ void parallel_for(std::int64_t count, int threads, const Body& body) {
     }
   };
   std::vector<std::thread> others;
-  for (std::int64_t piece = 1; piece < pieces; ++piece)
-    others.emplace_back(run, piece);
+  others.reserve(static_cast<std::size_t>(pieces));
+  std::int64_t started = 1;
+  try {
+    for (; started < pieces; ++started)
+      others.emplace_back(run, started);
+  } catch (const std::system_error&) {  // too many threads
+  }
   run(0);
+  for (; started < pieces; ++started)
+    run(started);
   for (std::thread& thread : others)
     thread.join();
   if (failure) std::rethrow_exception(failure);

@@ -1,8 +1,12 @@
 #include "common/host/parallel_for.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -54,6 +58,25 @@ TEST(ParallelFor, ThrowsAgainInTheCallerWhicheverPieceFails) {
     }
     EXPECT_EQ(finished, 3) << "the other pieces are finished before the exception leaves";
   }
+}
+
+// A thread's stack takes 8 MB of addresses; there are 4 left.
+TEST(ParallelFor, WorksInTheCallerWhereNoThreadStarts) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs the addresses";
+#endif
+  const auto work = [] {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (4 << 20));
+    setrlimit(RLIMIT_AS, &limit);
+    std::atomic<std::int64_t> done{0};
+    parallel_for(64, 64, [&](std::int64_t begin, std::int64_t end) { done += end - begin; });
+    std::_Exit(done == 64 ? 0 : 1);
+  };
+  EXPECT_EXIT(work(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

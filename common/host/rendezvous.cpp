@@ -56,9 +56,13 @@ class Socket {
 
 /// Whether the socket has something to read before `end`.
 bool readable(const Socket& socket, Clock::time_point end) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
   pollfd entry{socket.handle(), POLLIN, 0};
-  return left > 0 && ::poll(&entry, 1, static_cast<int>(left)) == 1;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (left <= 0) return false;
+    const int found = ::poll(&entry, 1, static_cast<int>(left));
+    if (found >= 0 || errno != EINTR) return found == 1;
+  }
 }
 
 bool receive_all(const Socket& socket, void* data, std::size_t bytes, Clock::time_point end) {
@@ -66,6 +70,7 @@ bool receive_all(const Socket& socket, void* data, std::size_t bytes, Clock::tim
   while (bytes > 0) {
     if (!readable(socket, end)) return false;
     const ssize_t got = ::recv(socket.handle(), to, bytes, 0);
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     to += got;
     bytes -= static_cast<std::size_t>(got);
@@ -77,6 +82,7 @@ bool send_all(const Socket& socket, const void* data, std::size_t bytes) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t sent = ::send(socket.handle(), from, bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) return false;
     from += sent;
     bytes -= static_cast<std::size_t>(sent);

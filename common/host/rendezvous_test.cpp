@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +81,25 @@ TEST(Rendezvous, ProcessesGetTheMessageOfRank0) {
   }
   for (const pid_t child : children)
     EXPECT_EQ(code_of(child), 0);
+}
+
+TEST(Rendezvous, SignalsDoNotEndTheWaiting) {
+  const int port = free_port();
+  const pid_t first = start([=] {
+    struct sigaction action {};  // without SA_RESTART
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval every{{0, 5000}, {0, 5000}};
+    ::setitimer(ITIMER_REAL, &every, nullptr);
+    const Message got = share({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s);
+    return got == message_of('x') ? 0 : 3;
+  });
+  const pid_t second = start([=] {
+    ::usleep(300000);
+    return share({1, 2, 1, "127.0.0.1", port}, message_of('?'), 10s) == message_of('x') ? 0 : 3;
+  });
+  EXPECT_EQ(code_of(first), 0);
+  EXPECT_EQ(code_of(second), 0);
 }
 
 TEST(Rendezvous, AMissingRankEndsTheOthersWithinTheLimit) {

@@ -136,7 +136,7 @@ FWHT_API const char* fwht_version(void);
 FWHT_API const char* fwht_last_error(void);
 
 /* What was built, as one JSON object: version, commit, dirty, sources_hash, build_type, cxx, cxx_flags, cuda,
- * cuda_flags, abi_version. Where CUDA is missing, `cuda` says why. */
+ * cuda_flags, abi_version. Where CUDA is missing, `cuda` says why. NULL where there is no memory. */
 FWHT_API const char* fwht_build_info_json(void);
 
 /* CUDA devices of this machine; 0 where there is none or the library was built without CUDA. */

@@ -195,8 +195,12 @@ const char* fwht_version(void) {
 }
 
 const char* fwht_build_info_json(void) {
-  static const std::string* const text = new std::string(describe_build());
-  return text->c_str();
+  const char* text = nullptr;
+  guarded([&] {
+    static const std::string* const kept = new std::string(describe_build());
+    text = kept->c_str();
+  });
+  return text;
 }
 
 int32_t fwht_device_count(void) {
@@ -270,6 +274,7 @@ fwht_status fwht_plan_create(const fwht_problem* problem, const char* variant, i
     fwht_problem asked_for = read(problem, offsetof(fwht_problem, in_stride), "fwht_problem");
     const bool of_caller = (asked_for.flags & FWHT_SCRATCH_OF_CALLER) != 0;
     asked_for.flags &= ~FWHT_SCRATCH_OF_CALLER;
+    asked_for.struct_size = sizeof asked_for;  // the caller's may be larger
     give_plan(
         plan, variant, device, [&] { return read_problem(&asked_for); },
         [&](const fwht::Problem& asked, const Place& place) {

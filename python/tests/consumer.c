@@ -432,6 +432,7 @@ static void versions(void) {
     fwht_problem known;
     int64_t unknown;
   } newer;
+  fwht_plan* plan = NULL;
   fwht_problem problem = problem_of(4, 1);
   problem.in_stride = 3; /* below n: refused where it is read */
   expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "stride below n");
@@ -446,8 +447,12 @@ static void versions(void) {
   newer.known.struct_size = sizeof newer;
   expect(fwht_supports(&newer.known, NULL, FWHT_HOST) == FWHT_OK,
          "newer struct, nothing asked of the new field");
+  expect(fwht_plan_create(&newer.known, NULL, FWHT_HOST, &plan) == FWHT_OK, "a plan of a newer struct");
+  fwht_plan_destroy(plan);
   newer.unknown = 1;
   expect(fwht_supports(&newer.known, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "newer struct, new field used");
+  expect(fwht_plan_create(&newer.known, NULL, FWHT_HOST, &plan) == FWHT_BAD_REQUEST,
+         "a plan of a newer struct, new field used");
 }
 
 static void variants(void) {

@@ -142,11 +142,15 @@ class AutoPlan final : public Plan {
     return for_odd_pointers_.plan ? for_odd_pointers_.plan->alignment() : picked_.plan->alignment();
   }
 
-  bool one_stream_at_a_time() const override { return picked_.plan->one_stream_at_a_time(); }
+  bool one_stream_at_a_time() const override {
+    return picked_.plan->one_stream_at_a_time() ||
+           (for_odd_pointers_.plan && for_odd_pointers_.plan->one_stream_at_a_time());
+  }
 
-  /// Not offered where there are two plans, which need different ones.
+  /// Enough for either plan.
   std::int64_t scratch_bytes() const override {
-    return for_odd_pointers_.plan ? 0 : picked_.plan->scratch_bytes();
+    const std::int64_t other = for_odd_pointers_.plan ? for_odd_pointers_.plan->scratch_bytes() : 0;
+    return std::max(picked_.plan->scratch_bytes(), other);
   }
 
  private:
@@ -154,9 +158,10 @@ class AutoPlan final : public Plan {
     const auto addresses =
         reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
     const bool fits = addresses % picked_.plan->alignment() == 0;
+    const Plan& plan = *(fits ? picked_ : for_odd_pointers_).plan;
     Operands forwarded = operands;
-    if (scratch_bytes() == 0) forwarded.scratch = nullptr;
-    (fits ? picked_ : for_odd_pointers_).plan->execute(forwarded, stream);
+    if (plan.scratch_bytes() == 0) forwarded.scratch = nullptr;
+    plan.execute(forwarded, stream);
   }
 
   Picked picked_, for_odd_pointers_;

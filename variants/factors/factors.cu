@@ -16,6 +16,7 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "common/device/ptx/global.cuh"
 #include "common/device/ptx/shared.cuh"
 #include "common/device/storage.cuh"
@@ -365,8 +366,7 @@ class FactorsPlan final : public Plan {
       else
         stage.entries = kept_table(entries_of(stage, factor_of(s)));
     }
-    dense_bytes_ = dense_entries * sizeof(float);
-    dense_ = DeviceArray(dense_bytes_);
+    if (dense_entries > 0) dense_ = PlanScratch(static_cast<std::int64_t>(dense_entries * sizeof(float)));
     dispatch_dtype(problem.dtype(), [&](auto dtype) {
       for (const auto kernel : {rows_by_factors<dtype(), false>, rows_by_factors<dtype(), true>}) {
         allow_shared(kernel, static_cast<int>(shared_bytes()));
@@ -374,8 +374,8 @@ class FactorsPlan final : public Plan {
     });
   }
 
-  bool one_stream_at_a_time() const override { return problem().op.has_dense(); }  // their entries
-  std::int64_t scratch_bytes() const override { return static_cast<std::int64_t>(dense_bytes_); }
+  bool one_stream_at_a_time() const override { return dense_.is_owned(); }
+  std::int64_t scratch_bytes() const override { return dense_.bytes(); }
   Numerics numerics() const override { return numerics_of(problem()); }
   Settings settings() const override {
     return {{"passes", static_cast<std::int64_t>(program_.stages.size())},
@@ -415,7 +415,7 @@ class FactorsPlan final : public Plan {
   template <Dtype dtype>
   void write_dense(const Operands& operands, Work& work, Stream stream) const {
     const auto* dense = static_cast<const typename Storage<dtype>::Element*>(operands.dense);
-    auto* entries = operands.scratch != nullptr ? static_cast<float*>(operands.scratch) : dense_.as<float>();
+    auto* entries = dense_.of<float>(operands);
     for (std::size_t s = 0; s < program_.stages.size(); ++s) {
       if (!is_dense(s)) continue;
       Stage& stage = work.stages[s];
@@ -458,8 +458,7 @@ class FactorsPlan final : public Plan {
   }
 
   Program program_;
-  std::size_t dense_bytes_ = 0;
-  DeviceArray dense_;  // entries of dense factors, where the caller lends no memory
+  PlanScratch dense_;  // entries of dense factors
 };
 
 }  // namespace

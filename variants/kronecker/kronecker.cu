@@ -30,6 +30,7 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "common/device/tensor_map.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/kit/dense_fragments.hpp"
@@ -71,19 +72,14 @@ class KroneckerPlan final : public Plan {
     blocks_per_sm_ = resident_blocks(kernel_, launch_.threads(), shared_bytes());
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
     const std::int64_t at_once = launch_.places > 0 ? 1 : launch_.teams;  // tiles that a block begins with
-    const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(fragment_words_) + 1);
-    if (by_counter() || is_dense()) own_ = DeviceArray(zeros.data(), zeros.size() * sizeof zeros[0]);
+    if (by_counter() || is_dense()) scratch_ = PlanScratch::of_zeros((std::int64_t{fragment_words_} + 1) * 4);
     blocks_ =
         launch_.spread ? tiles_ * choice_.cluster() : std::min((tiles_ + at_once - 1) / at_once, resident);
   }
 
   std::size_t alignment() const override { return 16; }
-  bool one_stream_at_a_time() const override {
-    return by_counter() || is_dense();  // the counter, the fragments
-  }
-  std::int64_t scratch_bytes() const override {
-    return one_stream_at_a_time() ? (std::int64_t{fragment_words_} + 1) * 4 : 0;
-  }
+  bool one_stream_at_a_time() const override { return scratch_.is_owned(); }  // the counter, the fragments
+  std::int64_t scratch_bytes() const override { return scratch_.bytes(); }
 
   Numerics numerics() const override { return numerics_of(problem()); }
 
@@ -114,8 +110,7 @@ class KroneckerPlan final : public Plan {
     Maps maps{in, is_encoded() ? in  // codes take another way out
                                : tensor_map(operands.out, tensor_element(p.dtype()),
                                             matrices(p.out, p.rows, shape, order, 16))};
-    auto* const fragments = operands.scratch != nullptr ? static_cast<std::uint32_t*>(operands.scratch)
-                                                        : own_.as<std::uint32_t>();
+    auto* const fragments = scratch_.bytes() > 0 ? scratch_.of<std::uint32_t>(operands) : nullptr;
     std::uint32_t* const counter = fragments + fragment_words_;  // a launch leaves its own at zero
     const bool clears = by_counter() && operands.scratch != nullptr;
     if (clears) FWHT_CUDA(cudaMemsetAsync(counter, 0, sizeof *counter, stream));
@@ -170,7 +165,7 @@ class KroneckerPlan final : public Plan {
   Kernel kernel_;
   int fragment_words_;
   const std::uint32_t *signs_, *second_;  ///< tables
-  DeviceArray own_;                       ///< fragments of a dense factor, and the tile counter, zero
+  PlanScratch scratch_;                   ///< fragments of a dense factor, and the tile counter, zero
   std::int64_t tiles_;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;

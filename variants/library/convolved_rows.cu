@@ -144,7 +144,8 @@ void launch_rows_of(const ConvolvedRows& work, const DeviceInfo& device, Stream 
 template <class Number>
 void launch_divided_of(const DividedPasses& work, const DeviceInfo& device, Stream stream) {
   constexpr passes::Word kWord = passes::word_of_number<Number>();
-  const passes::AxisPasses all = passes::axis_passes(kWord, work.log_n - work.shift);
+  const int most_bits = passes::most_axis_bits(kWord, device.shared_bytes_per_block);
+  const passes::AxisPasses all = passes::axis_passes(kWord, work.log_n - work.shift, most_bits);
   int shift = work.shift;
   for (int i = 0; i < all.count; ++i) {
     const PassTile& tile = all.tiles[static_cast<std::size_t>(i)];

@@ -309,7 +309,9 @@ __global__ void __launch_bounds__(summed_tile(bits).threads(), blocks_of_summed_
 __device__ unsigned long long order_of(std::uint32_t sum, std::uint32_t place) {
   const auto value = static_cast<std::int32_t>(sum);
   const std::uint32_t low = (0x40000000U - place) << 1 | (value < 0 ? 1 : 0);
-  return static_cast<unsigned long long>(abs(value)) << 32 | low;
+  // Unsigned, for values that are none of the form may have sums of -2^31.
+  const std::uint32_t size = value < 0 ? 0U - sum : sum;
+  return static_cast<unsigned long long>(size) << 32 | low;
 }
 
 __device__ std::uint32_t place_of(unsigned long long order) {
@@ -324,7 +326,7 @@ __device__ unsigned long long reached_by(int count, const NumberOf& number_of) {
   if (threadIdx.x < 3) totals[threadIdx.x] = 0;
   __syncthreads();
   unsigned long long reached = 0;
-  for (int bit = 62, turn = 0; bit >= 0; --bit, turn = turn == 2 ? 0 : turn + 1) {
+  for (int bit = 63, turn = 0; bit >= 0; --bit, turn = turn == 2 ? 0 : turn + 1) {
     const unsigned long long asked = reached | 1ULL << bit;
     const int own = __reduce_add_sync(0xFFFFFFFFU, number_of(asked));
     if (threadIdx.x % 32 == 0 && own > 0) atomicAdd(totals + turn, own);

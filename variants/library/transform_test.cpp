@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/contract/scratch.hpp"
 #include "common/device/device_info.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/stream_query.hpp"
@@ -750,6 +753,91 @@ TEST_F(TransformGpu, AnswersManyThreadsAtOnce) {
     thread.join();
   for (const auto& work : works)
     work->expect_right("from many threads");
+}
+
+// Of 16 bits with fp32 between the passes, in a workspace of the plan; and of fp32 in pairs of passes.
+TEST_F(TransformGpu, AnswersManyThreadsOnOneStream) {
+  for (const auto& [dtype, log_n] : {std::pair{Dtype::bf16, 17}, {Dtype::f32, 20}}) {
+    std::vector<std::unique_ptr<Work>> works;
+    for (std::uint64_t seed = 0; seed < 8; ++seed)
+      works.push_back(std::make_unique<Work>(apart(dtype, std::int64_t{1} << log_n, 16), seed));
+    std::vector<std::thread> threads;
+    threads.reserve(works.size());
+    for (const auto& work : works) {
+      threads.emplace_back([&work = *work] {
+        for (int i = 0; i < 50; ++i)
+          transform(work.in.data(), work.out.data(), work.problem);
+      });
+    }
+    for (std::thread& thread : threads)
+      thread.join();
+    for (const auto& work : works)
+      work->expect_right("from many threads on one stream");
+  }
+}
+
+// They share a kernel, whose shared memory is that of the longest row.
+TEST_F(TransformGpu, PlansOfLongAndShortRowsRunInAnyOrder) {
+  const Variant& factors = find_variant("factors");
+  const auto rows_of = [](const char* op) {
+    return make_problem(Dtype::f32, parse_operator(op), 4, Placement::out_of_place);
+  };
+  Work longer(rows_of("28x1024"), 1), shorter(rows_of("28x512"), 2);
+  const std::unique_ptr<Plan> first = plan(factors, longer.problem, this_device()),
+                              second = plan(factors, shorter.problem, this_device());
+  second->execute(shorter.in.data(), shorter.out.data());
+  first->execute(longer.in.data(), longer.out.data());
+  longer.expect_right("planned before shorter rows");
+  shorter.expect_right("planned behind longer rows");
+}
+
+TEST_F(TransformGpu, PlansWithDenseFactorsOwnNoScratchOfCallers) {
+  for (const char* name : {"kronecker", "mma_kronecker", "factors", "auto"}) {
+    Problem problem = make_problem(Dtype::bf16, parse_operator("d28x512"), 9, Placement::out_of_place);
+    if (!find_variant(name).supports(problem, this_device())) continue;
+    Buffer in(Memory::device, static_cast<std::size_t>(problem.span_bytes())),
+        out(Memory::device, in.bytes()), dense(Memory::device, 28 * 28 * 2);
+    const ScratchOfCallers none;
+    const std::unique_ptr<Plan> made = plan(find_variant(name), problem, this_device());
+    EXPECT_FALSE(made->one_stream_at_a_time()) << name;
+    EXPECT_GT(made->scratch_bytes(), 0) << name;
+    Operands operands{in.data(), out.data()};
+    operands.dense = dense.data();
+    EXPECT_THROW(made->execute(operands), BadRequest) << name;
+    Buffer scratch(Memory::device, static_cast<std::size_t>(made->scratch_bytes()));
+    operands.scratch = scratch.data();
+    made->execute(operands);
+    synchronize(Memory::device);
+    EXPECT_TRUE(scratch.guards_intact()) << name;
+  }
+}
+
+// Values that are none of the form have sums of what they are: here 1024 of -2^31, one of which is asked for.
+TEST_F(TransformGpu, TheLargestOfSumsThatWrapStayInTheirWorkspace) {
+  constexpr int kVariables = 30;
+  constexpr std::int64_t kCount = 1;
+  Buffer values(Memory::device, std::size_t{1} << kVariables);
+  std::vector<std::int8_t> part(std::size_t{1} << 21);
+  for (std::size_t high = 0; high < 512; ++high) {
+    for (std::size_t low = 0; low < 2; ++low) {
+      const std::size_t x = high << 1 | low;  // a bent function of these ten bits
+      const std::size_t products = x & x >> 5 & 31;
+      for (std::size_t i = low; i < part.size(); i += 2)
+        part[i] = (std::popcount(products) & 1) != 0 ? -64 : 64;
+    }
+    values.upload(part.data(), part.size(), high << 21);
+  }
+  const std::int64_t needed = walsh::largest_workspace_bytes(kVariables, kCount);
+  Buffer place(Memory::device, 8), sum(Memory::device, 4),
+      workspace(Memory::device, static_cast<std::size_t>(needed));
+  walsh::largest_on_device(walsh::FunctionForm::signs, values.data(), kVariables, kCount,
+                           static_cast<std::int64_t*>(place.data()), static_cast<std::int32_t*>(sum.data()),
+                           workspace.data(), needed, nullptr, current_device());
+  synchronize(Memory::device);
+  std::int32_t found = 0;
+  sum.download(&found, sizeof found);
+  EXPECT_EQ(found, std::numeric_limits<std::int32_t>::min());
+  EXPECT_TRUE(place.guards_intact() && sum.guards_intact() && workspace.guards_intact());
 }
 
 TEST_F(TransformGpu, MakesItsPlanWhileAStreamIsCaptured) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -93,6 +94,10 @@ void require_functions(FunctionForm form, int variables, std::int64_t functions)
   require_form(form);
   require_variables(variables, form == FunctionForm::packed ? 3 : 1);
   require_rows(std::int64_t{1} << variables, functions);
+}
+
+std::int64_t bytes_of_functions(FunctionForm form, int variables, std::int64_t functions) {
+  return (functions << variables) / (form == FunctionForm::packed ? 8 : 1);
 }
 
 void require_workspace(const void* workspace, std::int64_t bytes, std::int64_t needed,
@@ -193,6 +198,22 @@ void require_apart(const char* a, const void* at_a, std::int64_t bytes_a, const 
                           bytes_b, " bytes, overlap"));
 }
 
+struct Extent {
+  const char* name;
+  const void* at;
+  std::int64_t bytes;
+};
+
+/// The first `written` of them, which launches write, lie apart from one another and from the others.
+void require_apart(std::span<const Extent> all, std::size_t written) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t w = 0; w < std::min(i, written); ++w) {
+      if (all[i].bytes > 0 && all[w].bytes > 0)
+        require_apart(all[w].name, all[w].at, all[w].bytes, all[i].name, all[i].at, all[i].bytes);
+    }
+  }
+}
+
 void require_same_or_apart(const char* a, const void* at_a, const char* b, const void* at_b,
                            std::int64_t bytes) {
   if (at_a != at_b) require_apart(a, at_a, bytes, b, at_b, bytes);
@@ -253,6 +274,8 @@ void spectrum_on_device(FunctionForm form, const void* values, int variables, st
   if (functions == 0) return;
   require("values", values, form == FunctionForm::packed ? 4 : 1);
   require("spectra", spectra, 4);
+  require_apart("values", values, bytes_of_functions(form, variables, functions), "spectra", spectra,
+                (functions << variables) * std::int64_t{sizeof *spectra});
   const DeviceScope scope(device);
   require_reachable("values", values, device);
   require_reachable("spectra", spectra, device);
@@ -329,13 +352,16 @@ void largest_on_device(FunctionForm form, const void* values, int variables, std
   require("values", values, form == FunctionForm::packed ? 4 : 1);
   require("places", places, 8);
   require("sums", sums, 4);
-  require_workspace(workspace, workspace_bytes, largest_workspace_bytes(variables, count), 256);
+  const std::int64_t needed = largest_workspace_bytes(variables, count);
+  require_workspace(workspace, workspace_bytes, needed, 256);
+  const Extent all[] = {{"places", places, count * std::int64_t{sizeof *places}},
+                        {"sums", sums, count * std::int64_t{sizeof *sums}},
+                        {"workspace", workspace, needed},
+                        {"values", values, bytes_of_functions(form, variables, 1)}};
+  require_apart(all, 3);
   const DeviceScope scope(device);
-  for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"values", values},
-                                      {"places", places},
-                                      {"sums", sums},
-                                      {"workspace", workspace}})
-    require_reachable(name, pointer, device);
+  for (const Extent& each : all)
+    require_reachable(each.name, each.at, device);
   const LargestWorkspace work(workspace, variables, count);
   int bits = 0;
   if (variables < kFewestVariablesInPasses) {
@@ -371,17 +397,22 @@ void summarize_on_device(FunctionForm form, const void* values, int variables, s
   if (functions == 0) return;
   require("values", values, form == FunctionForm::packed ? 4 : 1);
   require("summaries", summaries, 8);
+  const std::int64_t needed = summary_workspace_bytes(variables, functions);
+  require_workspace(workspace, workspace_bytes, needed);
+  const Extent all[] = {{"summaries", summaries, functions * std::int64_t{sizeof *summaries}},
+                        {"workspace", workspace, needed},
+                        {"values", values, bytes_of_functions(form, variables, functions)}};
+  require_apart(all, 2);
   const DeviceScope scope(device);
   require_reachable("values", values, device);
   require_reachable("summaries", summaries, device);
   const DeviceInfo& info = known_device(device);
   if (variables < kFewestVariablesInPasses)
     return launch_short_functions(form, values, variables, functions, nullptr, summaries, info, stream);
-  require_workspace(workspace, workspace_bytes, summary_workspace_bytes(variables, functions));
   require_reachable("workspace", workspace, device);
   auto* const sums = static_cast<std::int32_t*>(workspace);
   const std::int64_t together = summed_together(variables, functions),
-                     bytes = (std::int64_t{1} << variables) / (form == FunctionForm::packed ? 8 : 1);
+                     bytes = bytes_of_functions(form, variables, 1);
   clear_summaries(summaries, functions, stream);
   for (std::int64_t first = 0; first < functions; first += together) {
     const std::int64_t count = std::min(together, functions - first);
@@ -841,25 +872,14 @@ void sketch_on_device(const Sketch& sketch, bool transposed, Dtype dtype, std::i
   const DeviceScope scope(device);
   const std::int64_t needed = sketch_workspace_bytes(sketch, dtype, vectors, device);
   require_workspace(workspace, workspace_bytes, needed);
-  struct Extent {
-    const char* name;
-    const void* at;
-    std::int64_t bytes;
-  };
   const std::int64_t bytes = vectors * bytes_of(dtype);
   const Extent all[] = {{"out", out, bytes * (transposed ? sketch.length : sketch.rows)},
                         {"workspace", workspace, needed},
                         {"in", in, bytes * (transposed ? sketch.rows : sketch.length)},
                         {"table", table, 12 * sketch_words(n)}};
-  for (int i = 0; i < 4; ++i) {
-    if (all[i].bytes == 0) continue;
-    for (int written = 0; written < std::min(i, 2); ++written) {
-      if (all[written].bytes > 0)
-        require_apart(all[written].name, all[written].at, all[written].bytes, all[i].name, all[i].at,
-                      all[i].bytes);
-    }
-    require_reachable(all[i].name, all[i].at, device);
-  }
+  require_apart(all, 2);
+  for (const Extent& each : all)
+    if (each.bytes > 0) require_reachable(each.name, each.at, device);
   const DeviceInfo& info = known_device(device);
   const SketchedVectors work{.dtype = dtype,
                              .log_n = log2_floor(n),

@@ -1197,6 +1197,19 @@ TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {
   EXPECT_EQ(said(FunctionForm::bits, values, 16, nullptr), "spectra is a null pointer");
   EXPECT_TRUE(said(FunctionForm::packed, values + 1, 16, sums).ends_with("must be aligned to 4 bytes"));
   EXPECT_TRUE(said(static_cast<FunctionForm>(7), values, 16, sums).starts_with("form 7 is unknown"));
+  EXPECT_TRUE(
+      said(FunctionForm::bits, values, 1, reinterpret_cast<std::int32_t*>(values)).ends_with("overlap"));
+  alignas(256) std::byte room[4096]{};
+  auto* const summaries = reinterpret_cast<SpectrumSummary*>(room);
+  EXPECT_TRUE(refusal([&] {
+                summarize_on_device(FunctionForm::bits, room, 3, 1, summaries, nullptr, 0, nullptr, 0);
+              }).ends_with("overlap"));
+  const std::int64_t needed = largest_workspace_bytes(3, 2);
+  ASSERT_LE(needed, 4096);
+  EXPECT_TRUE(refusal([&] {
+                largest_on_device(FunctionForm::bits, values, 3, 2, reinterpret_cast<std::int64_t*>(room),
+                                  sums, room, needed, nullptr, 0);
+              }).ends_with("overlap"));
 }
 
 TEST(Walsh, NoWorkspaceIsAskedForADeviceThatDoesNotExist) {

@@ -11,6 +11,7 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "common/host/static_dispatch.hpp"
 #include "variants/mma_kronecker/mma_kronecker_encoded.hpp"
 
@@ -31,18 +32,15 @@ class MmaKroneckerPlan final : public Plan {
     const auto resident = [&](int warps, int bytes) {
       return bytes > device.shared_bytes_per_block ? 0 : resident_blocks(kernel, 32 * warps, bytes);
     };
-    if (cut.is_dense()) {
-      const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(cut.fragment_words()));
-      own_ = DeviceArray(zeros.data(), zeros.size() * sizeof zeros[0]);
-    }
+    if (cut.is_dense()) fragments_ = PlanScratch(4 * std::int64_t{cut.fragment_words()});
     team_ = team_for(cut, resident, tiles_, device.sm_count);
     blocks_ =
         std::min(tiles_, std::max<std::int64_t>(std::int64_t{team_.blocks_per_sm} * device.sm_count, 1));
   }
 
   std::size_t alignment() const override { return 16; }
-  bool one_stream_at_a_time() const override { return cut_.is_dense(); }  // the fragments
-  std::int64_t scratch_bytes() const override { return 4 * std::int64_t{cut_.fragment_words()}; }
+  bool one_stream_at_a_time() const override { return fragments_.is_owned(); }
+  std::int64_t scratch_bytes() const override { return fragments_.bytes(); }
   Numerics numerics() const override { return rows::matrix_rows_numerics(problem()); }
 
   Settings settings() const override {
@@ -66,8 +64,7 @@ class MmaKroneckerPlan final : public Plan {
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
     const std::uint32_t* matrix = signs_;
     if (cut_.is_dense()) {
-      auto* const fragments = operands.scratch != nullptr ? static_cast<std::uint32_t*>(operands.scratch)
-                                                          : own_.as<std::uint32_t>();
+      auto* const fragments = fragments_.of<std::uint32_t>(operands);
       rows::expand_dense({static_cast<const std::uint16_t*>(operands.dense),
                           static_cast<int>(cut_.slow.order), cut_.shape.order, cut_.slow.transposed},
                          cut_.shape.k_steps(), cut_.fragment_words(), fragments, stream);
@@ -93,7 +90,7 @@ class MmaKroneckerPlan final : public Plan {
   Cut cut_;
   Kernel kernel_;
   const std::uint32_t *signs_, *second_;  ///< tables; null where there is none
-  DeviceArray own_;                       ///< fragments of a dense factor
+  PlanScratch fragments_;                 ///< of a dense factor
   std::int64_t tiles_;
   Team team_;
   std::int64_t blocks_ = 0;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
-#include "common/device/memory.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
@@ -97,7 +97,7 @@ class EncodedPlan final : public Plan {
       if (kernel != nullptr) allow_shared(kernel, shared_bytes());
     }
     registers_ = registers_of(kernels_.encode);
-    if (kernels_.find_largest != nullptr) largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
+    if (kernels_.find_largest != nullptr) largest_ = DeviceArray(sizeof(std::uint32_t));
   }
 
   /// Vectors are loaded and stored whole.
@@ -133,8 +133,8 @@ class EncodedPlan final : public Plan {
         places_of(problem(), operands)};
     if (problem().paging) batch.out.scales = operands.out;
     if (kernels_.find_largest != nullptr) {
-      batch.out.largest = static_cast<std::uint32_t*>(const_cast<void*>(largest_.data()));
-      FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, largest_.bytes(), stream));
+      batch.out.largest = largest_.as<std::uint32_t>();
+      FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, sizeof *batch.out.largest, stream));
       launch(kernels_.find_largest, batch, stream, false);  // behind a memset
     }
     launch(kernels_.encode, batch, stream, problem().programmatic_launch);
@@ -152,7 +152,7 @@ class EncodedPlan final : public Plan {
 
   KernelId id_;
   Kernels kernels_;
-  Buffer largest_;
+  DeviceArray largest_;
   int multiprocessors_, compute_capability_, registers_ = 0;
 };
 

@@ -30,7 +30,8 @@ Support supports_axis(const Problem& problem, const DeviceInfo& device) {
                    name_of(problem.dtype()), " data H_n takes a power of two from ", least,
                    ", inner one from ", fewest, ", together up to ", most)};
   }
-  const AxisPasses passes = axis_passes(word, log2_floor(problem.n()));
+  const int most_bits = most_axis_bits(word, device.shared_bytes_per_block);
+  const AxisPasses passes = axis_passes(word, log2_floor(problem.n()), most_bits);
   int bytes = 0;
   for (int i = 0; i < passes.count; ++i)
     bytes = std::max(bytes, passes.tiles[static_cast<std::size_t>(i)].shared_bytes());

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/contract/scratch.hpp"
-#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "common/host/static_dispatch.hpp"
 #include "variants/butterflies/butterflies.hpp"
 #include "variants/kit/kernel_table.hpp"
@@ -164,29 +163,6 @@ inline Numerics numerics_of(const Problem& problem) {
   return numerics;
 }
 
-/// What executions of a plan work in: what each brings, or what the plan owns.
-class PlanScratch {
- public:
-  PlanScratch() = default;
-  explicit PlanScratch(std::int64_t bytes)
-      : bytes_(bytes), own_(ScratchOfCallers::asked() ? 0 : static_cast<std::size_t>(bytes)) {}
-
-  std::int64_t bytes() const { return bytes_; }
-  bool is_owned() const { return own_.as<void>() != nullptr; }
-  template <class T>
-  T* of(const Operands& operands) const {
-    if (operands.scratch != nullptr) return static_cast<T*>(operands.scratch);
-    if (!is_owned())
-      throw BadRequest(
-          concat("scratch is a null pointer; the plan owns none, and an execution needs ", bytes_, " bytes"));
-    return own_.as<T>();
-  }
-
- private:
-  std::int64_t bytes_ = 0;
-  DeviceArray own_;
-};
-
 /// One launch of a pass over all vectors.
 template <class Number>
 struct PassLaunch {
@@ -204,7 +180,8 @@ class PassesPlan final : public Plan {
         schedule_(problem.is_arranged_plainly()
                       ? schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()),
                                      device.shared_bytes_per_block)
-                      : Schedule{}) {
+                      : Schedule{}),
+        overlaps_(schedule_.overlaps && require_programmatic_launch(device)) {
     if (problem.inner != 1) {
       add_axis_passes(device);
       return;
@@ -274,7 +251,8 @@ class PassesPlan final : public Plan {
 
   void add_axis_passes(const DeviceInfo& device) {
     int shift = log2_floor(problem().inner);
-    const AxisPasses passes = axis_passes(kWord, log_n_ - shift);
+    const AxisPasses passes =
+        axis_passes(kWord, log_n_ - shift, most_axis_bits(kWord, device.shared_bytes_per_block));
     for (int i = 0; i < passes.count; ++i) {
       const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
       launches_.push_back(make_launch(axis_kernel(tile), shift, device));
@@ -330,8 +308,8 @@ class PassesPlan final : public Plan {
       if (!begins) vectors.in = vectors.out;
       const bool last = &next == &launches_.back();
       vectors.scale = last ? scale : one;
-      run(last && !takes_pairs(vectors) ? narrow_ : next, vectors,
-          begins ? p.programmatic_launch : schedule_.overlaps, stream);
+      run(last && !takes_pairs(vectors) ? narrow_ : next, vectors, begins ? p.programmatic_launch : overlaps_,
+          stream);
       begins = false;
     }
   }
@@ -374,6 +352,7 @@ class PassesPlan final : public Plan {
 
   int log_n_;
   Schedule schedule_;
+  bool overlaps_;               // the schedule's launches, where kernels wait for the one in front
   std::unique_ptr<Plan> rows_;  // Lowest::butterflies
   PairFunction<Number> pair_ = nullptr;
   OrderedFunction<Number> ordered_ = nullptr;

@@ -347,6 +347,31 @@ TEST(Passes, APairWaitsOnlyForTicketsDrawnBefore) {
   }
 }
 
+// On devices with 99 KiB of shared memory a block, too, in one pass more where it takes that.
+TEST(Passes, AlongADimensionFitIntoSmallBlocks) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    EXPECT_EQ(most_axis_bits(word, 227 * 1024), kMostAxisBits);
+    const int most = most_axis_bits(word, 99 * 1024);
+    for (int log_n = kFewestAxisBits; log_n <= 26; ++log_n) {
+      const AxisPasses passes = axis_passes(word, log_n, most);
+      int bits = 0;
+      for (int i = 0; i < passes.count; ++i) {
+        const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
+        EXPECT_LE(tile.shared_bytes(), 99 * 1024);
+        EXPECT_EQ(tile, axis_passes(word, tile.bits).tiles[0]) << "the kernels are compiled for these";
+        EXPECT_GE(tile.bits, kFewestAxisBits);
+        bits += tile.bits;
+      }
+      EXPECT_EQ(bits, log_n);
+      if (word != Word::fp32) continue;
+      const RoundedPasses rounded = rounded_axis_passes(log_n, 5, most);
+      EXPECT_LE(rounded.shared_bytes(), 99 * 1024);
+      EXPECT_EQ(rounded.first.bits + rounded.middle_bits + (rounded.is_one_pass() ? 0 : rounded.last.bits),
+                log_n);
+    }
+  }
+}
+
 // Along a dimension, of two tensors behind each other: the plain host loop over that dimension's bits.
 TEST(Passes, AlongADimensionAreThePlainHostLoop) {
   for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {

@@ -75,7 +75,10 @@ inline constexpr auto kLoneKernels = kRoundedKernels.alone;
 
 inline RoundedPasses rounded_passes_of(const Problem& problem, const DeviceInfo& device) {
   const int log_n = log2_floor(problem.n());
-  if (problem.inner != 1) return rounded_axis_passes(log_n, log2_floor(problem.inner));
+  if (problem.inner != 1) {
+    const int most_bits = most_axis_bits(Word::fp32, device.shared_bytes_per_block);
+    return rounded_axis_passes(log_n, log2_floor(problem.inner), most_bits);
+  }
   if (!problem.is_arranged_plainly()) return rounded_ordered_passes(log_n);
   return rounded_passes(log_n, device.shared_bytes_per_block);
 }
@@ -87,6 +90,7 @@ class RoundedPlan final : public Plan {
       : Plan(problem),
         log_n_(log2_floor(problem.block_elements())),
         passes_(rounded_passes_of(problem, device)),
+        overlaps_(passes_.overlaps && require_programmatic_launch(device)),
         vectors_(problem.rows / problem.inner),
         vectors_together_(vectors_together(log_n_, vectors_)) {
     if (passes_.is_one_pass()) {
@@ -118,7 +122,7 @@ class RoundedPlan final : public Plan {
       middle.inner = std::int64_t{1} << passes_.middle_shift;
       middle.set_row_stride(middle.block_elements());
       middle.scale = 1.0;
-      middle.programmatic_launch = passes_.overlaps && require_programmatic_launch(device);
+      middle.programmatic_launch = overlaps_;
       middle_ = make_plan(middle, device);
     }
     between_ = PlanScratch((vectors_together_ << log_n_) * std::int64_t{sizeof(float)});
@@ -182,7 +186,7 @@ class RoundedPlan final : public Plan {
       const std::int64_t at = work.vector * p.row_stride();
       switch (work.pass) {
         case RoundedWork::Pass::first:
-          run_first(in + at, between, work, begins ? p.programmatic_launch : passes_.overlaps, stream);
+          run_first(in + at, between, work, begins ? p.programmatic_launch : overlaps_, stream);
           break;
         case RoundedWork::Pass::middle:
           middle_->execute(between + work.part, between + work.part, stream);
@@ -212,8 +216,8 @@ class RoundedPlan final : public Plan {
 
   void run_last(const float* between, Stored* out, std::int64_t elements, float scale, Stream stream) const {
     const bool narrow = narrow_ != nullptr && !takes_pairs(out);
-    launch(narrow ? narrow_ : last_, grid_of(narrow ? narrow_id_ : last_id_, elements, passes_.overlaps),
-           stream, {between, out, problem().row_stride(), log_n_, passes_.last_shift, scale});
+    launch(narrow ? narrow_ : last_, grid_of(narrow ? narrow_id_ : last_id_, elements, overlaps_), stream,
+           {between, out, problem().row_stride(), log_n_, passes_.last_shift, scale});
   }
 
   /// Two neighbours of every vector lie in one access.
@@ -224,6 +228,7 @@ class RoundedPlan final : public Plan {
 
   int log_n_;
   RoundedPasses passes_;
+  bool overlaps_;  // those of passes_, where kernels wait for the one in front
   std::int64_t vectors_, vectors_together_;
   RoundedFunction<Stored, Stored> alone_ = nullptr;
   RoundedFunction<Stored, float> first_ = nullptr;

@@ -278,13 +278,22 @@ constexpr int axis_log_columns(Word word) {
   return word == Word::eight_bytes ? 4 : 5;
 }
 
-constexpr AxisPasses axis_passes(Word word, int log_n) {
+constexpr PassTile axis_tile(Word word, int bits) {
+  return word == Word::eight_bytes ? wide_tile(bits) : column_tile(bits, axis_log_columns(word));
+}
+/// A tile of 10 bits has 128 KiB, which some devices do not give a block.
+constexpr int most_axis_bits(Word word, std::int64_t shared_per_block) {
+  const bool fits = axis_tile(word, kMostAxisBits).shared_bytes() <= shared_per_block;
+  return fits ? kMostAxisBits : kMostAxisBits - 1;
+}
+
+/// @param most  bits of a pass
+constexpr AxisPasses axis_passes(Word word, int log_n, int most = kMostAxisBits) {
   AxisPasses passes;
-  passes.count = (log_n + kMostAxisBits - 1) / kMostAxisBits;
+  passes.count = (log_n + most - 1) / most;
   for (int i = 0, left = log_n; i < passes.count; ++i) {
     const int bits = left / (passes.count - i);
-    passes.tiles[static_cast<std::size_t>(i)] =
-        word == Word::eight_bytes ? wide_tile(bits) : column_tile(bits, axis_log_columns(word));
+    passes.tiles[static_cast<std::size_t>(i)] = axis_tile(word, bits);
     left -= bits;
   }
   return passes;
@@ -393,8 +402,8 @@ constexpr RoundedPasses rounded_ordered_passes(int log_n) {
 }
 
 /// Along a dimension, as axis_passes.
-constexpr RoundedPasses rounded_axis_passes(int log_n, int log_inner) {
-  const AxisPasses fp32 = axis_passes(Word::fp32, log_n);
+constexpr RoundedPasses rounded_axis_passes(int log_n, int log_inner, int most = kMostAxisBits) {
+  const AxisPasses fp32 = axis_passes(Word::fp32, log_n, most);
   RoundedPasses passes;
   passes.first = fp32.tiles[0];
   passes.first_shift = log_inner;

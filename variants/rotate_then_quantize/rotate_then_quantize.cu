@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
-#include "common/device/memory.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/auto/auto.hpp"
@@ -74,9 +74,8 @@ class TwoLaunches final : public Plan {
     });
     if (kernel_ == nullptr)
       throw std::logic_error("rotate_then_quantize: no kernel is compiled for this encoding");
-    if (rotation_) workspace_ = Buffer(Memory::device, static_cast<std::size_t>(problem.span_bytes()));
-    if (encoder::finds_tensor_scale(problem.encoding))
-      largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
+    if (rotation_) workspace_ = DeviceArray(static_cast<std::size_t>(problem.span_bytes()));
+    if (encoder::finds_tensor_scale(problem.encoding)) largest_ = DeviceArray(sizeof(std::uint32_t));
   }
 
   std::size_t alignment() const override {
@@ -109,13 +108,13 @@ class TwoLaunches final : public Plan {
     const void* rows = operands.in;
     if (rotation_) {
       Operands rotated = operands;
-      rotated.out = const_cast<void*>(workspace_.data());
+      rotated.out = workspace_.as<void>();
       rotated.scales = nullptr;
       rotated.scales_bytes = -1;
       rotated.tensor_scale = 1.0F;
       rotated.tensor_scale_at = nullptr;
       rotation_->execute(rotated, stream);
-      rows = workspace_.data();
+      rows = workspace_.as<void>();
     }
     const Problem& p = problem();
     const std::int64_t group = group_of(p);
@@ -130,7 +129,7 @@ class TwoLaunches final : public Plan {
               p.in.row_stride,
               p.out.row_stride,
               log_columns};
-    what.out.largest = static_cast<std::uint32_t*>(const_cast<void*>(largest_.data()));
+    what.out.largest = largest_.as<std::uint32_t>();
     if (what.out.pads)
       FWHT_CUDA(cudaMemsetAsync(operands.scales, 0, static_cast<std::size_t>(p.scale_bytes_out()), stream));
     if (what.out.largest != nullptr) {
@@ -146,7 +145,7 @@ class TwoLaunches final : public Plan {
   std::unique_ptr<Plan> rotation_;
   Launch launch_;
   Kernel kernel_ = nullptr, find_largest_ = nullptr;
-  Buffer workspace_, largest_;
+  DeviceArray workspace_, largest_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Moves on the device: a thread moves 16 bytes (swap_outer), adds the T parts of 16 bytes with all T sign
 // patterns (add_with_signs: every part is read once), or picks one element (pick_columns). A few hundred KB
 // at most; each is one wave of small blocks.
+#include <algorithm>
 #include <type_traits>
 
 #include "common/device/cuda_check.hpp"
@@ -71,8 +72,8 @@ __global__ void pick_columns_kernel(const std::uint16_t* in, std::uint16_t* out,
   if (i >= count) return;
   const int column = columns[i];
   const std::uint16_t* from = in + std::int64_t{column / width} * rows * width + column % width;
-  const int row = static_cast<int>(blockIdx.y);
-  out[std::int64_t{row} * count + i] = from[std::int64_t{row} * width];
+  for (int row = static_cast<int>(blockIdx.y); row < rows; row += static_cast<int>(gridDim.y))
+    out[std::int64_t{row} * count + i] = from[std::int64_t{row} * width];
 }
 
 /// `programmatic`: the kernel waits by griddepcontrol before it reads, so it may be launched early.
@@ -142,11 +143,12 @@ void add_with_signs(Dtype dtype, const void* in, void* out, const Parts& parts, 
 
 void pick_columns(const void* in, void* out, const std::int32_t* columns, std::int64_t rows,
                   std::int64_t count, std::int64_t width, Stream stream) {
-  const dim3 grid(blocks_for(count), static_cast<unsigned>(rows));
-  pick_columns_kernel<<<grid, kThreads, 0, stream>>>(
-      static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), columns,
-      static_cast<int>(rows), static_cast<int>(count), static_cast<int>(width));
-  FWHT_CUDA(cudaGetLastError());
+  if (rows == 0 || count == 0) return;
+  constexpr std::int64_t kMostLayers = 65535;
+  launch(pick_columns_kernel,
+         {.blocks = blocks_for(count), .threads = kThreads, .layers = std::min(rows, kMostLayers)}, stream,
+         static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), columns,
+         static_cast<int>(rows), static_cast<int>(count), static_cast<int>(width));
 }
 
 }  // namespace fwht::sharded::device

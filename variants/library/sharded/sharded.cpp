@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "common/device/memory.hpp"
@@ -158,10 +159,23 @@ void* ShardedPlan::transformed() const {
 }
 
 void ShardedPlan::execute(const void* in, void* out, Stream stream) const {
+  if (problem_.ranks > 1 && problem_.form != ShardedForm::block_diagonal) check(in, out);
   transform_shard(in, out, stream);
   pack(stream);
   exchange(in, stream);
   complete(out, stream);
+}
+
+/// Here, since another rank waits for what this one has enqueued.
+void ShardedPlan::check(const void* in, const void* out) const {
+  const auto bytes = static_cast<std::uintptr_t>(problem_.shard_bytes());
+  const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
+  for (const auto& [name, address] : {std::pair("in", from), std::pair("out", to)}) {
+    if (bytes > 0 && (address == 0 || address % 16 != 0))
+      throw BadRequest(concat(name, "=", hex(address), " must be aligned to 16 bytes and not null"));
+  }
+  if (from < to + bytes && to < from + bytes)
+    throw BadRequest(concat("in=", hex(from), " and out=", hex(to), ", of ", bytes, " bytes each, overlap"));
 }
 
 void ShardedPlan::transform_shard(const void* in, void* out, Stream stream) const {

@@ -94,7 +94,8 @@ class ShardedPlan {
               const DeviceInfo& device, TimeLimit limit = std::chrono::seconds(60));
   ~ShardedPlan();
 
-  /// `in` and `out`: rows x n/T, contiguous, at 16 bytes. They must not overlap. Only enqueues, so that it
+  /// `in` and `out`: rows x n/T, contiguous, at 16 bytes. They must not overlap. BadRequest, before anything
+  /// is enqueued, where they are null, off 16 bytes or overlap. Only enqueues, so that it
   /// can be captured; executions must not run at the same time, since the workspace is the plan's.
   void execute(const void* in, void* out, Stream stream = nullptr) const;
 
@@ -117,6 +118,7 @@ class ShardedPlan {
     return problem_.form == ShardedForm::all_to_all && problem_.ranks > 1 && problem_.exchange == what;
   }
   void* transformed() const;
+  void check(const void* in, const void* out) const;
 
   ShardedProblem problem_;
   Communicator& communicator_;

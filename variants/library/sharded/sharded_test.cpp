@@ -249,6 +249,25 @@ TEST(Sharded, EveryRankSaysWhatIsWrongOnOne) {
             "rank 1: the variant auto does not work on the memory of this communicator");
 }
 
+TEST(Sharded, RefusesMemoryBeforeAnythingIsEnqueued) {
+  const DeviceInfo here = this_device();
+  for (const ShardedForm form : {ShardedForm::all_to_all, ShardedForm::gather}) {
+    const ShardedProblem problem = make_sharded_problem(form, Dtype::f16, 4096, 2, 2);
+    const auto said = [&](std::size_t at_in, std::size_t at_out, bool null) {
+      return said_by_all(2, [&](int, Communicator& c) {
+        const ShardedPlan plan(problem, c, find_variant("cpu"), here, 5s);
+        Buffer memory(Memory::host, static_cast<std::size_t>(4 * problem.shard_bytes()));
+        auto* const base = static_cast<std::byte*>(memory.data());
+        plan.execute(base + at_in, null ? nullptr : base + at_out);
+      });
+    };
+    const auto shard = static_cast<std::size_t>(problem.shard_bytes());
+    EXPECT_EQ(said(0, 0, true), "out=0x0 must be aligned to 16 bytes and not null");
+    EXPECT_TRUE(said(2, 2 * shard, false).ends_with("must be aligned to 16 bytes and not null"));
+    EXPECT_TRUE(said(0, shard - 16, false).ends_with("bytes each, overlap"));
+  }
+}
+
 TEST(Sharded, SignsOfTheSumAreThoseOfSylvester) {
   // in[r][row][j] = 2^r tells apart which ranks were added with which sign.
   for (const int ranks : {1, 2, 4, 8}) {

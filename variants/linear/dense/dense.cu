@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/contract/linear/gptq_layout.hpp"
 #include "common/device/cublaslt.hpp"
 #include "common/device/launcher.hpp"
@@ -59,21 +61,22 @@ template <Dtype dtype>
 __global__ void __launch_bounds__(kThreads)
     dequantize(GptqView view, void* to, int n, int k, int group_rows) {
   auto* weights = static_cast<typename Storage<dtype>::Element*>(to);
-  const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
-            row = static_cast<int>(blockIdx.y) * 8;
+  const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (column >= n) return;
-  const std::uint32_t word = view.qweight[std::int64_t{row / 8} * n + column];
-  const std::int64_t group = row / group_rows;
-  const float scale = __half2float(__ushort_as_half(view.scales[group * n + column]));
-  int zero = 8;
-  if (view.qzeros != nullptr)
-    zero = static_cast<int>(view.qzeros[group * (n / 8) + column / 8] >> (4 * (column % 8)) & 15U) +
-           view.lowest_zero;
+  for (int row = static_cast<int>(blockIdx.y) * 8; row < k; row += static_cast<int>(gridDim.y) * 8) {
+    const std::uint32_t word = view.qweight[std::int64_t{row / 8} * n + column];
+    const std::int64_t group = row / group_rows;
+    const float scale = __half2float(__ushort_as_half(view.scales[group * n + column]));
+    int zero = 8;
+    if (view.qzeros != nullptr)
+      zero = static_cast<int>(view.qzeros[group * (n / 8) + column / 8] >> (4 * (column % 8)) & 15U) +
+             view.lowest_zero;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = static_cast<int>(word >> (4 * i) & 15U);
-    weights[std::int64_t{row + i} * n + column] =
-        Storage<dtype>::from_float(scale * static_cast<float>(q - zero));
+    for (int i = 0; i < 8; ++i) {
+      const int q = static_cast<int>(word >> (4 * i) & 15U);
+      weights[std::int64_t{row + i} * n + column] =
+          Storage<dtype>::from_float(scale * static_cast<float>(q - zero));
+    }
   }
 }
 
@@ -106,8 +109,11 @@ class DequantizeFirstPlan final : public LinearPlan {
     void* const workspace = take_part(operands, product_.workspace_bytes());
     const GptqView view(p, operands.weights);
     launch(p.dtype == Dtype::f16 ? dequantize<Dtype::f16> : dequantize<Dtype::bf16>,
-           {.blocks = ceil_div(p.n, kThreads), .threads = kThreads, .layers = p.k / 8}, stream, view, weights,
-           static_cast<int>(p.n), static_cast<int>(p.k), static_cast<int>(p.group_rows()));
+           {.blocks = ceil_div(p.n, kThreads),
+            .threads = kThreads,
+            .layers = std::min<std::int64_t>(p.k / 8, 65535)},
+           stream, view, weights, static_cast<int>(p.n), static_cast<int>(p.k),
+           static_cast<int>(p.group_rows()));
     product_.enqueue(operands.x, weights, operands.y, workspace, stream);
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/contract/linear/rotation_layout.hpp"
+#include "common/contract/scratch.hpp"
 #include "common/host/text.hpp"
 #include "variants/auto/auto.hpp"
 #include "variants/linear/registry.hpp"
@@ -32,11 +33,11 @@ LinearProblem layer_of(LinearProblem problem, const LinearVariant& layer, const 
 /// What `auto` takes among the transforms that own no memory, or take it from the caller: the layer's plan
 /// serves every stream at once.
 std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& device) {
+  const ScratchOfCallers none;
   for (const Variant* variant : fwht::automatic::candidates(problem, device)) {
     std::unique_ptr<Plan> made = variant->make_plan(problem, device);
     if (fwht::automatic::is_as_exact_as_can_be(made->numerics(), problem.scale) &&
-        made->alignment() <= LinearPlan::kAlignment &&
-        (!made->one_stream_at_a_time() || made->scratch_bytes() > 0))
+        made->alignment() <= LinearPlan::kAlignment && !made->one_stream_at_a_time())
       return made;
   }
   throw BadRequest(concat("no transform for ", to_string(problem), " serves every stream at once"));
