@@ -218,7 +218,11 @@ def compare(
             print(output)
     line = sorted([base, *others], key=lambda d: d.newest.context["utc_start"])
     if len(others) > 1 and len({d.name for d in line}) == 1:
-        history = tables.history(line).pivot_table(index=["variant", "dtype", "mode"], columns="when", values="share", sort=False)
+        history = tables.history(line)
+        if history.empty:
+            print("\nno problem is in all folders")
+            return code
+        history = history.pivot_table(index=["variant", "dtype", "mode"], columns="when", values="share", sort=False)
         print("\nshare of the limit, geometric means over the problems of all folders\n" + history.round(4).to_string())
     return code
 

@@ -364,7 +364,7 @@ def _check_measured(path: Path, name: str, table: pd.DataFrame) -> None:
 
 
 # As parse_operator, parse_encoding, parse_preparations and set_arrangement read them (common/contract).
-_OPERATOR = re.compile(r"(?:signs\+)?(d?\d{1,18}t?(?:xd?\d{1,18}t?)*)(?:\+signs)?")
+_OPERATOR = re.compile(r"(?:signs\+)?(d?\d{1,18}r?t?(?:xd?\d{1,18}r?t?)*)(?:\+signs)?")
 _PREPARED = r"(?:rms|rope\d{1,9}i?(?:h\d{1,9})?|page\d{1,9}x\d{1,9})"  # what stands in front of a format
 _ENCODING = re.compile(rf"(?:(?:{_PREPARED}(?:/{_PREPARED})*>)?(?:e4m3|int8|int4|mxfp8|mxfp4|nvfp4)(?::[a-z0-9_]+(?:,[a-z0-9_]+)*)?(?:/f32)?)?")
 _WORD = r"(?:(?:from-)?(?:natural|dyadic|sequency)|inner[1-9]\d{0,17})"

@@ -592,7 +592,7 @@ class Answer:
 def answers_of(devices: list[Device]) -> list[Answer]:
     """Of each GPU, from the run that covers the comparison, else the newest one that was timed; of the newest host where no GPU was."""
     found = []
-    for timed in newest(devices, lambda d: bool((d.results["status"] == "ok").any())):
+    for timed in newest(devices, lambda d: bool(len(tables.correct(d.results, candidates=True, forwards=True)))):
         own = [d for d in devices if d.name == timed.name]
         found += newest(own, tables.covers_published) or newest(own, timed_on_gpu) or [timed]
     return list(map(_answer, found))

@@ -704,7 +704,7 @@ def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, colum
     with pytest.raises(ResultsError, match=words):
         load_folder(folder)
     encoding = "rms/rope64h8/page64x100>e4m3:row,sglang_token/f32"
-    for good, n in (("signs+d2x4tx2+signs", "16"), ("2x8", "16"), ("16t", "16")):
+    for good, n in (("signs+d2x4tx2+signs", "16"), ("2x8", "16"), ("16t", "16"), ("16r", "16")):
         edit_table(
             folder,
             name,

@@ -195,6 +195,10 @@ def test_compare_on_the_command_line(tmp_path, capsys):
     capsys.readouterr()
     assert main(["compare", str(a), str(b), str(c)]) == 0
     assert "2026-11-20 10:00" in (out := capsys.readouterr().out) and "2026-11-21 10:00" in out
+    both = gpu_folder(**SMALL | {"sizes": (1 << 20, 1 << 23)}).write(tmp_path / "both")
+    other = gpu_folder(**SMALL | {"sizes": (1 << 23,)}).write(tmp_path / "other")
+    assert main(["compare", str(both), str(a), str(other)]) in (0, 1)
+    assert "no problem is in all folders" in capsys.readouterr().out
 
 
 def test_history_takes_the_problems_that_all_runs_measured(tmp_path):

@@ -37,7 +37,7 @@ def problem(
     shape: tuple[int, ...], dtype: int | None, dtype_name: str, scale: Any, axis: int, orderings: tuple[int, int], in_place: bool,
     device: int, variant: bytes | None, threads: int = 0,
 ) -> _c.Problem:  # fmt: skip
-    """Of a contiguous array."""
+    """Of a contiguous array; axis is counted from the end."""
     if not shape:
         return _c.make_problem(shape, dtype, dtype_name, scale, in_place=in_place, device=device)  # refused
     n, inner, rows = shape[axis], 1, 1
@@ -89,11 +89,16 @@ def transform(
             _c.fail(2)
     if given is None:
         given = numpy.empty(x.shape, x.dtype)
-    to = array.view_of(given)
-    if to is None or (to.shape, to.dtype) != (view.shape, view.dtype) or not to.contiguous or not to.writable:
-        raise ValueError(f"fwht: with axis or ordering, {'x' if inplace else 'out'} is written, so it must be contiguous, writable and as x")
-    if not inplace and array.same_memory(view, to):
-        raise ValueError("fwht: out is x; inplace=True says so, where the ordering is natural")
+    target, to = given, array.view_of(given)
+    if to is None or (to.shape, to.dtype) != (view.shape, view.dtype) or not to.writable or (inplace and not to.contiguous):
+        raise ValueError(
+            f"fwht: with axis or ordering, {'x' if inplace else 'out'} is written, so it must be "
+            f"{'contiguous, ' if inplace else ''}writable and as x"
+        )
+    if not inplace and (not to.contiguous or numpy.may_share_memory(x, given)):
+        given = numpy.empty(x.shape, x.dtype)
+        to = array.view_of(given)
+    assert to is not None
     source = x
     for each, axis in zip(scales, axes):
         if source is given and any(orderings):
@@ -104,7 +109,9 @@ def transform(
         assert here is not None
         execute(ask(each, axis, orderings, source is given, _c.HOST, name), name, here, to)
         source = given
-    return given
+    if target is not given:
+        target[...] = given
+    return target
 
 
 def scales_of(scale: Any, axes: int) -> list[Any]:

@@ -70,13 +70,15 @@ def config_of(given: Any) -> dict[str, Any]:
     if (folder / _CONFIG).exists():
         return _json(folder / _CONFIG)
     if (folder / "config.json").exists():
-        return _json(folder / "config.json").get("quantization_config", {})
+        return _json(folder / "config.json").get("quantization_config") or {}
     return {}
 
 
 def _zero_points(given: Any) -> str:
     """As the configuration beside the file says; "v1" where there is none, as files without one are read elsewhere."""
     config = config_of(given)
+    if (method := config.get("quant_method", "gptq")) != "gptq":
+        raise ValueError(f"fwht: the weights have quant_method={method!r}; 'gptq' is supported")
     if (bits := config.get("bits", 4)) != 4:
         raise ValueError(f"fwht: the weights have bits={bits}; 4 are supported")
     named = config.get("checkpoint_format") or "gptq"
@@ -125,6 +127,20 @@ def load(path: Any, layer: str) -> GptqTensors:
     return GptqTensors(**tensors, zero_points=zero_points)
 
 
+def _group_size(tensors: GptqTensors) -> int:
+    k, groups = 8 * tensors.qweight.shape[0], tensors.scales.shape[0]
+    return k // groups if groups > 1 else -1
+
+
+def _is_out_of_order(tensors: GptqTensors) -> bool:
+    """Whether inputs are in groups other than one behind the other (act-order)."""
+    if tensors.g_idx is None:
+        return False
+    size = _group_size(tensors)
+    order: list[int] = tensors.g_idx.tolist()
+    return order != [0 if size < 0 else i // size for i in range(len(order))]
+
+
 def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | None = None) -> None:
     """Writes layers to `folder`: model.safetensors, or shards and their index; and quantize_config.json.
 
@@ -135,7 +151,7 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
         shard_bytes: a shard is closed before it grows beyond that; a layer is never split. None: one file.
 
     Raises: ImportError without the package safetensors. ValueError for no layers, layers whose zero points are stored in
-        different ways, and shard_bytes below 1; nothing is written.
+        different ways, groups of different sizes, and shard_bytes below 1; nothing is written.
     """
     _safetensors()
     if not given:
@@ -146,7 +162,10 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
     if len(kinds) > 1 or not kinds <= set(_FORMATS.values()):
         raise ValueError(f"fwht: zero points are stored as {', '.join(sorted(kinds))}; a checkpoint has one of v1 and v2")
     kind = kinds.pop() if kinds else "v1"
-    first = next(iter(given.values()))
+    groups = {_group_size(tensors): layer for layer, tensors in given.items()}
+    if len(groups) > 1:
+        (size, layer), (other_size, other) = list(groups.items())[:2]
+        raise ValueError(f"fwht: {layer} has group_size={size} and {other} {other_size}; a checkpoint has one")
     shards: list[dict[str, Any]] = [{}]
     room = 0
     for layer, tensors in given.items():
@@ -157,9 +176,8 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
             room = 0
         shards[-1].update(named)
         room += size
-    k, groups = 8 * first.qweight.shape[0], first.scales.shape[0]
     config = {
-        "bits": 4, "group_size": k // groups if groups > 1 else -1, "desc_act": any(t.g_idx is not None for t in given.values()),
+        "bits": 4, "group_size": next(iter(groups)), "desc_act": any(map(_is_out_of_order, given.values())),
         "sym": all(t.qzeros is None for t in given.values()), "quant_method": "gptq",
         "checkpoint_format": next(name for name, stored in _FORMATS.items() if stored == kind),
     }  # fmt: skip

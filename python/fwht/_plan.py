@@ -54,7 +54,9 @@ def clear_plans() -> int:
 
 
 def _dtype_code(dtype: Any) -> tuple[int, str]:
+    dtype = "float64" if dtype is float else dtype  # as NumPy has it; the word "float" is that of C
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype)
+    name = str(dtype) if getattr(dtype, "isnative", True) is False else name
     name = getattr(dtype, "__name__", name) if isinstance(dtype, type) else name  # numpy.float32
     code = _c.DTYPES.get(name.removeprefix("torch."))
     if code is None:
@@ -296,7 +298,7 @@ def supports(
     try:
         orderings = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
         inner = _c.integer("inner", inner)
-        stride = row_stride or (n * inner if inner > 1 else None)
+        stride = row_stride if row_stride is not None else n * inner if inner > 1 else None
         problem = _problem(n, rows, dtype, number, inplace, stride, 1.0, variant, False, operator, encoding)
         problem.in_ordering, problem.out_ordering, problem.inner = *orderings, inner
     except (ValueError, TypeError) as error:

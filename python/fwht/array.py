@@ -42,18 +42,17 @@ class View(NamedTuple):
 
 
 def _require_whole_elements(strides: tuple[int, ...], item: int) -> None:
-    if any(stride % item for stride in strides):
+    if item > 0 and any(stride % item for stride in strides):
         raise ValueError(f"fwht: strides {strides} bytes must be multiples of the element's {item} bytes")
 
 
 def _numpy_view(x: Any) -> View:
     import numpy
 
-    name = x.dtype.name if x.dtype.isnative else str(x.dtype)
-    item = x.dtype.itemsize
+    name, item = dtype_name(x), x.dtype.itemsize
     _require_whole_elements(x.strides, item)
     return View(
-        x.__array_interface__["data"][0], x.shape, tuple(stride // item for stride in x.strides),
+        x.__array_interface__["data"][0], x.shape, tuple(stride // max(item, 1) for stride in x.strides),
         _c.DTYPES.get(name), name, _c.HOST, None, x.flags.writeable,
         lambda: numpy.empty(x.shape, x.dtype),
     )  # fmt: skip
@@ -197,7 +196,7 @@ def transform(x: Any, scale: float | None, out: Any, inplace: bool, variant: str
         to = view_of(out)
     else:
         to = view_of(out)
-        if to is None or (to.shape, to.dtype) != (view.shape, view.dtype) or (to.device < 0) != (view.device < 0):
+        if to is None or (to.shape, to.dtype) != (view.shape, view.dtype) or not _beside(to, view):
             raise ValueError(f"fwht: out ({_describe(to, out)}) must be as x ({_describe(view, x)})")
     assert to is not None
     run(view, to, scale, variant, lambda: _copy(out, x))
@@ -208,6 +207,18 @@ def _copy(out: Any, x: Any) -> None:
     if not hasattr(out, "__setitem__") or _name_of(x).split(".")[0] not in ("numpy", "cupy"):
         raise ValueError(f"fwht: a {_name_of(x)} must have its rows at one distance, elements side by side")
     out[...] = x
+
+
+def _beside(a: View, b: View) -> bool:
+    """Not where one lies on the host alone, or both on devices that are known and differ."""
+    known = {view.device for view in (a, b)} - {_c.DEVICE_OF_POINTER}
+    return (a.device == _c.HOST) == (b.device == _c.HOST) and len(known) < 2
+
+
+def dtype_name(array: Any) -> str:
+    """Of a NumPy array; bytes in another order than the machine's are another type."""
+    name: str = array.dtype.name if array.dtype.isnative else str(array.dtype)
+    return name
 
 
 def _name_of(x: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import _c
 from . import hadamard_transform as _local_transform
 
 FORMS = ("all_to_all", "block_diagonal")
@@ -47,11 +48,14 @@ def result_columns(n: int, ranks: int, rank: int, form: str = "all_to_all") -> t
     return (torch.arange(ranks)[:, None] * shard + rank * piece + torch.arange(piece)).reshape(-1)
 
 
-def _signs(ranks: int, device: Any) -> torch.Tensor:
-    signs = torch.ones(1, 1, device=device)
-    while signs.shape[0] < ranks:
-        signs = torch.cat((torch.cat((signs, signs), 1), torch.cat((signs, -signs), 1)))
-    return signs
+def _sums_over_ranks(parts: torch.Tensor) -> torch.Tensor:
+    """H_T over the first dimension, by butterflies."""
+    ranks, step = parts.shape[0], 1
+    while step < ranks:
+        pairs = parts.reshape(ranks // (2 * step), 2, step, *parts.shape[1:])
+        parts = torch.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), dim=1).reshape(parts.shape)
+        step *= 2
+    return parts
 
 
 def hadamard_transform(
@@ -70,6 +74,7 @@ def hadamard_transform(
     Returns:
         A new tensor of x's shape and dtype: columns `result_columns(n, T, rank, form)` of the result. all_to_all rounds
         twice: after the local transform and after the sum over ranks, which is formed in float32 (float64 for float64).
+        Integers take scale=1 alone, and wrap.
 
     Not differentiable. Raises ValueError before anything is sent; every rank must call with the same shape, as
     torch.distributed demands.
@@ -79,10 +84,13 @@ def hadamard_transform(
     ranks = dist.get_world_size(group)
     shard = x.shape[-1]
     _check(shard, ranks, form)
+    whole = x.is_floating_point() and scale is not None
+    if whole:
+        scale = _c.checked_scale(scale, "scale")
     if form == "block_diagonal" or ranks == 1:
         return _local_transform(x, scale, variant=variant)
 
-    local = _local_transform(x, None if scale is None else 1.0, variant=variant).reshape(-1, shard)
+    local = _local_transform(x, 1.0 if whole else scale, variant=variant).reshape(-1, shard)
     piece = shard // ranks
     if ranks == 2:  # twice the bytes, but nothing to pack, and less latency
         rows = local.new_empty(ranks * local.shape[0], shard)
@@ -93,7 +101,8 @@ def hadamard_transform(
         pieces = local.reshape(-1, ranks, piece).transpose(0, 1).contiguous()
         received = torch.empty_like(pieces)
         dist.all_to_all_single(received, pieces, group=group)
+    if not x.is_floating_point():
+        return _sums_over_ranks(received).movedim(0, 1).reshape(x.shape)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    mixed = torch.einsum("sr,rmw->msw", _signs(ranks, x.device).to(wide), received.to(wide))
-    mixed *= 1.0 / math.sqrt(ranks) if scale is None else scale
-    return mixed.to(x.dtype).reshape(x.shape)
+    mixed = _sums_over_ranks(received.to(wide)) * (1.0 / math.sqrt(ranks) if scale is None else scale)
+    return mixed.movedim(0, 1).to(x.dtype).reshape(x.shape)

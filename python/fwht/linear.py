@@ -54,6 +54,12 @@ def variants() -> list[Variant]:
     return listed(_c.library.fwht_linear_variant_count, _c.library.fwht_get_linear_variant)
 
 
+def _threads(device: int) -> int:
+    """Of the host, as PyTorch is told; 0: all, or none on a device."""
+    torch = sys.modules.get("torch") if device < 0 else None
+    return 0 if torch is None else torch.get_num_threads()
+
+
 def _problem(
     m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int | str, act_order: bool = False
 ) -> _c.LinearProblem:
@@ -64,12 +70,9 @@ def _problem(
         operator, rotation = _c.text_for_c("rotation", rotation, _c.OPERATOR_TEXT), 0
     for name, value in (("m", m), ("k", k), ("n", n), ("group", group), ("rotation", rotation)):
         _c.integer(name, value)
-    threads = 0
-    if (torch := sys.modules.get("torch")) is not None:
-        threads = torch.get_num_threads()
     return _c.LinearProblem(
         ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _c.ZERO_POINTS.index(zero_points), rotation,
-        _ACT_ORDER if act_order else 0, threads, operator,
+        _ACT_ORDER if act_order else 0, _threads(_c.HOST), operator,
     )  # fmt: skip
 
 
@@ -122,7 +125,7 @@ class _Tensor:
             if not isinstance(given, numpy.ndarray):
                 raise TypeError(f"fwht: {name} is a {type(given).__name__}, not a PyTorch tensor or NumPy array")
             self.kept = numpy.ascontiguousarray(given)
-            self.address, kind = self.kept.ctypes.data, self.kept.dtype.name
+            self.address, kind = self.kept.ctypes.data, array.dtype_name(self.kept)
         if kind not in dtypes:
             raise TypeError(f"fwht: {name} has dtype {kind}; it must be {' or '.join(dtypes)}")
         self.name, self.shape = name, tuple(self.kept.shape)
@@ -186,7 +189,10 @@ def pack(
     if signs is not None and isinstance(rotation, str) and "signs" not in rotation:
         rotation += "+signs"
     sizes = operators.operand_sizes(rotation) if isinstance(rotation, str) else (0, 0)
-    data = [_operand(*each) for each in (("signs", signs, sizes[0], 1), ("dense", dense, sizes[1], 2))]
+    kind = _dtype_code("float16" if dtype is None else dtype)[1].removeprefix("torch.")
+    if isinstance(signs, operators.Signs) and isinstance(rotation, str):
+        operators.require_fitting(signs, rotation)
+    data = [_operand(*each) for each in (("signs", signs, sizes[0], "uint8"), ("dense", dense, sizes[1], kind))]
     order_of = None if g_idx is None else _Tensor("g_idx", g_idx, ("int32",))
     if order_of is not None:
         order_of.require((k,))
@@ -198,7 +204,6 @@ def pack(
         _c.needs_cuda_build()
         if not of_torch:
             raise TypeError("fwht: weights on a CUDA device are PyTorch tensors; pass torch.from_numpy(qweight) and the others so")
-    kind = _dtype_code("float16" if dtype is None else dtype)[1].removeprefix("torch.")
     memory = _TorchMemory() if of_torch else _NumpyMemory()
     tensors = _c.GptqWeights(
         ctypes.sizeof(_c.GptqWeights), q.address, None if z is None else z.address, s.address,
@@ -236,8 +241,8 @@ def pack(
     return Packed(k, n, group, zero_points, kind, str(rotation), act_order, chosen, packed, order)
 
 
-def _operand(name: str, given: Any, count: int, size: int) -> Any:
-    """`count` entries of `size` bytes of a rotation as host memory; None for none."""
+def _operand(name: str, given: Any, count: int, dtype: str) -> Any:
+    """`count` entries of a rotation as host memory; None for none."""
     if (given is None) != (count == 0):
         raise ValueError(f"fwht: the rotation needs {count} entries of {name}; {'none are' if given is None else 'they are'} given")
     if given is None:
@@ -248,10 +253,14 @@ def _operand(name: str, given: Any, count: int, size: int) -> Any:
         return numpy.frombuffer(given.packed, numpy.uint8)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
-        given = given.detach().cpu().contiguous().view(torch.uint8 if size == 1 else torch.int16).numpy()
-    kept = numpy.ascontiguousarray(given)
-    if kept.dtype.itemsize != size or kept.size != count:
-        raise ValueError(f"fwht: {name} has {kept.size} entries of {kept.dtype.itemsize} bytes; the rotation needs {count} of {size}")
+        found = str(given.dtype).removeprefix("torch.")
+        given = given.detach().cpu().contiguous()
+        kept = given.view(torch.int16).numpy() if given.dtype is torch.bfloat16 else given.numpy()  # which NumPy does not have
+    else:
+        kept = numpy.ascontiguousarray(given)
+        found = array.dtype_name(kept)
+    if found != dtype or kept.size != count:
+        raise ValueError(f"fwht: {name} has {kept.size} entries of {found}; the rotation needs {count} of {dtype}")
     return kept
 
 
@@ -313,7 +322,7 @@ def clear_plans() -> int:
 
 def _plan_for(asked: tuple, variant: str, device: int) -> _Plan:
     """asked: m, k, n, group, zero_points, dtype, rotation, act_order."""
-    key = (asked, variant, device)
+    key = (asked, variant, device, _threads(device))
     if (plan := _plans.get(key)) is None:
         with _making:
             if (plan := _plans.get(key)) is None:
@@ -355,7 +364,7 @@ class _Call:
 def call_for(
     m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: str, act_order: bool, variant: str, device: int
 ) -> _Call:
-    key = (m, k, n, group, zero_points, dtype, rotation, act_order, variant, device)
+    key = (m, k, n, group, zero_points, dtype, rotation, act_order, variant, device, _threads(device))
     if (call := _calls.get(key)) is None:
         call = _calls.put(key, _Call(m, key[1:8], variant, device))
     return call
@@ -396,7 +405,7 @@ def forward(x: Any, weights: Packed) -> Any:
     if not isinstance(weights.weights, numpy.ndarray):
         raise TypeError("fwht: x is a NumPy array, and the weights were packed from PyTorch tensors")
     packed = weights.weights if weights.weights.flags.c_contiguous else numpy.ascontiguousarray(weights.weights)
-    check(x.shape, x.dtype.name, weights)
+    check(x.shape, array.dtype_name(x), weights)
     if weights.order is not None:
         x = x[..., weights.order]
     source = array.aligned_bytes(x.nbytes).view(x.dtype).reshape(x.shape)  # the library reads from multiples of 16 bytes

@@ -54,6 +54,15 @@ class Fp8Linear(torch.nn.Module):
         """Why codes are multiplied in float32 where the module is now."""
         return _why_not(self.codes.device)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Moves the module; codes, scales and bias keep their types, whatever `.half()` and the like ask."""
+        before = {name: each for name, each in self._buffers.items() if each is not None}
+        super()._apply(fn, recurse)
+        for name, each in before.items():
+            if (now := self._buffers[name]) is not None and now.dtype != each.dtype:
+                self._buffers[name] = each.to(now.device)
+        return self
+
     def quantize(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes of Q x, and a scale for each token."""
         if not self.rotate:
@@ -108,10 +117,16 @@ class GptqLinear(torch.nn.Module):
 
     def __init__(self, qweight: Any, qzeros: Any, scales: Any, g_idx: Any = None, bias: Any = None, **options: Any):
         super().__init__()
-        self._packed = linear.pack(qweight, qzeros, scales, g_idx, **options)
-        self.register_buffer("weights", self._packed.weights, persistent=False)
-        self.register_buffer("order", self._packed.order, persistent=False)
-        self.register_buffer("bias", None if bias is None else bias.to(self._packed.weights.device), persistent=False)
+        packed = linear.pack(qweight, qzeros, scales, g_idx, **options)
+        self._packed = packed._replace(weights=None, order=None)  # the buffers alone hold them, and move
+        self.register_buffer("weights", packed.weights, persistent=False)
+        self.register_buffer("order", packed.order, persistent=False)
+        self.register_buffer("bias", None if bias is None else bias.to(packed.weights.device), persistent=False)
+
+    @property
+    def packed(self) -> linear.Packed:
+        """The weights where the module is now, for `fwht.linear.forward`."""
+        return self._packed._replace(weights=self.weights, order=self.order)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kept = self._buffers  # where the module is now; an attribute takes five times as long

@@ -71,11 +71,11 @@ class Signs:
         return hash((self.n, self.packed))
 
     def on(self, x: Any) -> Any:
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(x, torch.Tensor):
-            if x.device not in self._on:
-                self._on[x.device] = torch.tensor(list(self.packed), dtype=torch.uint8, device=x.device)
-            return self._on[x.device]
+        if face := _tensors.face_of(x):
+            torch = sys.modules["torch"]
+            return face.kept_beside(
+                self._on, x.device, lambda: torch.tensor(list(self.packed), dtype=torch.uint8, device=x.device)
+            )
         import numpy
 
         return self._on.setdefault("numpy", numpy.frombuffer(self.packed, numpy.uint8))
@@ -83,6 +83,21 @@ class Signs:
 
 def _bytes_for(n: int) -> int:
     return (n + 31) // 32 * 4
+
+
+def require_fitting(signs: Signs, operator: str) -> None:
+    if signs.n != (order := _about(operator)["n"]):
+        raise ValueError(f"fwht: {signs.n} signs do not fit the operator {operator}, which is for {order}")
+
+
+def beside(signs: Any, x: Any) -> Any:
+    """Packed signs where x is; others than `Signs` as they are given."""
+    if not isinstance(signs, Signs):
+        return signs
+    shape = tuple(getattr(x, "shape", ()))
+    if shape and signs.n != shape[-1]:
+        raise ValueError(f"fwht: {signs.n} signs do not fit rows of {shape[-1]} elements")
+    return signs.on(x)
 
 
 def pack_signs(signs: Iterable[Any]) -> Signs:
@@ -107,23 +122,10 @@ def random_signs(n: int, seed: int) -> Signs:
         raise ValueError(f"fwht: n={n} must be at least 1")
     if not 0 <= seed < 2**64:
         raise ValueError(f"fwht: seed={seed} must be at least 0 and below 2^64")
-    words = [word for block in range((n + 127) // 128) for word in philox4x32((block, 0, 0, 0), (seed & 0xFFFFFFFF, seed >> 32))]
-    packed = bytearray(b"".join(word.to_bytes(4, "little") for word in words)[: _bytes_for(n)])
-    for i in range(n, 8 * len(packed)):  # bits behind the last sign are zero
-        packed[i // 8] &= ~(1 << i % 8)
-    return Signs(bytes(packed), n)
-
-
-def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int], rounds: int = 10) -> tuple[int, int, int, int]:
-    """Four words of the counter-based generator Philox4x32 (Salmon et al. 2011)."""
-    mask = 0xFFFFFFFF
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
-    for _ in range(rounds):
-        a, b = 0xD2511F53 * c0, 0xCD9E8D57 * c2
-        c0, c1, c2, c3 = (b >> 32) ^ c1 ^ k0, b & mask, (a >> 32) ^ c3 ^ k1, a & mask
-        k0, k1 = (k0 + 0x9E3779B9) & mask, (k1 + 0xBB67AE85) & mask
-    return c0, c1, c2, c3
+    words = (ctypes.c_uint32 * (_bytes_for(n) // 4))()
+    if status := _c.library.fwht_random_signs(n, seed, words):
+        _c.fail(status)
+    return Signs(bytes(words), n)
 
 
 def transform(
@@ -167,7 +169,7 @@ def transform(
         raise ValueError("fwht: out and inplace=True exclude each other")
     if operator is not None and not isinstance(operator, str):
         raise TypeError(f"fwht: operator={operator!r} must be {_c.OPERATOR_TEXT}")
-    packed = signs.on(x) if isinstance(signs, Signs) else signs
+    packed = beside(signs, x)
     if face := _tensors.face_of(x):
         return face.transform_by_operator(x, operator, packed, dense, scale, transpose, x if inplace else out, variant)
     view = array.view_of(x)

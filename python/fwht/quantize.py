@@ -149,7 +149,7 @@ def hadamard_quantize(
 
     Source: docs/quantize.md.
     """
-    packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
+    packed = operators.beside(signs, x)
     tensor_scale = _number(tensor_scale, x)
     if face := _tensors.face_of(x):
         codes, scales = face.quantize_rows(
@@ -158,8 +158,7 @@ def hadamard_quantize(
     else:
         import numpy
 
-        if not isinstance(x, numpy.ndarray):
-            raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+        _require_numpy(x)
         layout = checked(x.shape, encoding, tensor_scale)
         codes, scales = numpy_outputs(layout, x.shape)
         if x.size == 0:
@@ -189,10 +188,11 @@ def into_cache(
 
     Raises: as `hadamard_quantize`; ValueError for a cache or slots of another shape, dtype or device.
     """
-    packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
+    packed = operators.beside(signs, x)
     if face := _tensors.face_of(x):
         face.quantize_into(cache, slots, x, encoding, operator, packed, dense, scale, transpose, variant, asked_of(prologue))
         return
+    _require_numpy(x)
     to = array.view_of(cache)
     if to is None or not to.writable:
         raise ValueError(f"fwht: cache must be an array that can be written; it is {'read-only' if to else type(cache).__name__}")
@@ -212,10 +212,19 @@ def asked_of(prologue: RmsNorm | Rope | None) -> tuple[str | None, Any, float, A
         return "rms", prologue.weight, float(prologue.epsilon), None, None
     if not isinstance(prologue, Rope):
         raise TypeError(f"fwht: prologue is a {type(prologue).__name__}; it must be an RmsNorm, a Rope or None")
+    if not hasattr(prologue.cos_sin, "shape"):
+        raise TypeError(f"fwht: cos_sin is a {type(prologue.cos_sin).__name__}; it must be a PyTorch tensor or a NumPy array")
     if len(shape := tuple(prologue.cos_sin.shape)) != 2:
         raise ValueError(f"fwht: cos_sin must have shape (positions, width); it has {shape}")
     text = f"rope{shape[1]}{'i' if prologue.interleaved else ''}{f'h{prologue.heads}' if prologue.heads != 1 else ''}"
     return text, None, 0.0, prologue.cos_sin, prologue.positions
+
+
+def _require_numpy(x: Any) -> None:
+    import numpy
+
+    if not isinstance(x, numpy.ndarray):
+        raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
 
 
 def _in_rows(x: Any) -> Any:
@@ -375,6 +384,8 @@ def run(
     operands.dense = operators._operand("dense", dense, dense_entries, x.dtype_name, f"operator {text}", x)
     if status := _c.library.fwht_supports(problem, name, x.device):
         _c.fail(status, x.device)
+    if 0 in x.shape:
+        return
     rows, operands.epsilon = problem.rows, epsilon
     for key, given, count, dtype in (
         ("weight", weight, x.shape[-1], x.dtype_name),
@@ -384,8 +395,6 @@ def run(
     ):
         if given is not None:
             setattr(operands, key, operators._operand(key, given, count, dtype, f"preparation {preparation}", x))
-    if 0 in x.shape:
-        return
     if positions is not None and x.device == _c.HOST and not 0 <= int(positions.min()) <= int(positions.max()) < cos_sin.shape[0]:
         raise ValueError(
             f"fwht: positions run from {int(positions.min())} to {int(positions.max())}; cos_sin has {cos_sin.shape[0]} of them"

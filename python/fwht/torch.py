@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._torch.calls import DTYPES, forget, view_of
+from ._torch.calls import DTYPES, forget, kept_beside, view_of
 from ._torch.convolutions import convolve, convolves
 from ._torch.eager import (
     arranged,
@@ -30,6 +30,7 @@ __all__ = [
     "convolves",
     "forget",
     "functional",
+    "kept_beside",
     "linear_by",
     "mark_written",
     "quantize_into",

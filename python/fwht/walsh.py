@@ -541,10 +541,8 @@ def _fit_one_kernel(dtype: int, n: int, count: int) -> bool:
 
 def _signs_beside(x: Any, signs: Sequence[operators.Signs]) -> Any:
     """All rounds' signs in one tensor on x's device: made at the first call, which waits for the device and may not be captured."""
-    kept, key = signs[0]._on, (x.device, *signs[1:])
-    if key not in kept:
-        kept[key] = _tensors.face_of(x).signs_on(x.device, [each.packed for each in signs])
-    return kept[key]
+    face = _tensors.face_of(x)
+    return face.kept_beside(signs[0]._on, (x.device, *signs[1:]), lambda: face.signs_on(x.device, [each.packed for each in signs]))
 
 
 class Sketch:
@@ -588,27 +586,24 @@ class Sketch:
 
     def _tools(self, x: Any) -> tuple[Any, Any]:
         """The signs of x's elements in its dtype, and the chosen rows, beside it."""
-        face = _tensors.face_of(x)
-        key = (x.device, x.dtype) if face else x.dtype
-        if key not in self._on:
-            packed = self.signs.on(x)
-            if face:
-                torch = sys.modules["torch"]
-                bits = packed[:, None] >> torch.arange(8, dtype=torch.uint8, device=x.device) & 1
-                made = (1 - 2 * bits.flatten()[: self.length].to(x.dtype), torch.tensor(list(self._kept), device=x.device))
-            else:
-                import numpy
+        if face := _tensors.face_of(x):
+            return face.kept_beside(self._on, (x.device, x.dtype), lambda: self._tensors_of(x))
+        if x.dtype not in self._on:
+            import numpy
 
-                bits = numpy.unpackbits(packed, bitorder="little")[: self.length]
-                made = (1 - 2 * bits.astype(x.dtype), numpy.array(self._kept))
-            self._on[key] = made
-        return self._on[key]
+            bits = numpy.unpackbits(self.signs.on(x), bitorder="little")[: self.length]
+            self._on[x.dtype] = 1 - 2 * bits.astype(x.dtype), numpy.array(self._kept)
+        return self._on[x.dtype]
+
+    def _tensors_of(self, x: Any) -> tuple[Any, Any]:
+        torch = sys.modules["torch"]
+        bits = self.signs.on(x)[:, None] >> torch.arange(8, dtype=torch.uint8, device=x.device) & 1
+        return 1 - 2 * bits.flatten()[: self.length].to(x.dtype), torch.tensor(list(self._kept), device=x.device)
 
     def _table(self, x: Any) -> Any:
         """`fwht_sketch_table` beside a tensor: made at the first call, which waits for the device and may not be captured."""
-        if x.device not in self._tables:
-            self._tables[x.device] = _tensors.face_of(x).table_on(x.device, self.length, self.rows, self.seed, self.padded)
-        return self._tables[x.device]
+        face = _tensors.face_of(x)
+        return face.kept_beside(self._tables, x.device, lambda: face.table_on(x.device, self.length, self.rows, self.seed, self.padded))
 
     def _in_passes(self, x: Any, variant: str | None) -> bool:
         face = _tensors.face_of(x)

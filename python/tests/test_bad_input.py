@@ -207,6 +207,8 @@ class OnCuda:
 def test_cuda_arrays_of_an_unknown_library():
     with pytest.raises(TypeError, match="OnCuda; pass out= or inplace=True"):
         T(OnCuda())
+    with pytest.raises(ValueError, match="out .*host memory.* must be as x .*CUDA memory"):
+        T(OnCuda(), out=np.empty((3, 8), "f4"))
     between = OnCuda()
     between.__cuda_array_interface__ = {**OnCuda.__cuda_array_interface__, "strides": (34, 4)}
     for x in (between, np.lib.stride_tricks.as_strided(np.zeros(64, "f4"), (3, 8), (34, 4))):

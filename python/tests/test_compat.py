@@ -229,3 +229,18 @@ def test_the_interface_in_a_graph():
     for function in (compat.hadamard_transform, compat.hadamard_transform_20N):
         compiled = torch.compile(function, backend="eager", fullgraph=True)
         assert torch.equal(compiled(x, 80**-0.5), function(x, 80**-0.5))
+
+
+def test_transformers_4_which_asked_at_import(monkeypatch):
+    """Its answer is a number of the module, not a cached function."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fast_hadamard_transform"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(importlib, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
+    module = ModuleType("transformers.utils.import_utils")
+    module._hadamard_available = False
+    module.is_hadamard_available = lambda: module._hadamard_available
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    fwht.compat.install()
+    assert module.is_hadamard_available() is True
+    fwht.compat.uninstall()
+    assert not module.is_hadamard_available()

@@ -46,6 +46,14 @@ def one_rank(rank, ranks, port, n, folder, backend):
         # 2^30 + 1 is no float32: sums over ranks of float64 are formed in float64; the scale is applied once.
         x = integers(n)[..., shard].to(device).double() * ((1 << 30) + 1)
         torch.save(over_ranks.hadamard_transform(x, 0.5, form=form).cpu(), f"{folder}/{form}_float64_{rank}")
+    whole = torch.arange(n) << 20  # no float32 holds their sums
+    y = over_ranks.hadamard_transform(whole[shard].to(device), 1.0)
+    torch.save(y.cpu(), f"{folder}/int64_{rank}")
+    for scale, words in ((2.0, "scale=2.0, but torch.int64 data are only summed"), (None, "scale=None is 1/sqrt")):
+        with pytest.raises(ValueError, match=words):
+            over_ranks.hadamard_transform(whole[shard].to(device), scale)
+    with pytest.raises(ValueError, match="scale=nan"):
+        over_ranks.hadamard_transform(integers(n)[..., shard].to(device), float("nan"))
     pairs = [torch.distributed.new_group([first, first + 1]) for first in range(0, ranks, 2)]  # two of several ranks
     half = slice(rank % 2 * n // 2, (rank % 2 + 1) * n // 2)
     y = over_ranks.hadamard_transform(integers(n)[..., half].to(device), 1.0, group=pairs[rank // 2])
@@ -80,7 +88,9 @@ def test_ranks_give_the_exact_whole(ranks, backend, tmp_path):
             assert (y - whole[..., columns] / length).abs().max() < 1e-5
             assert torch.equal(torch.load(tmp_path / f"{form}_float64_{rank}"), whole[..., columns] * (((1 << 30) + 1) / 2)), (form, rank)
     whole = x @ torch.from_numpy(hadamard(n))
+    sums = (torch.arange(n) << 20) @ torch.from_numpy(hadamard(n)).long()
     for rank in range(ranks):
+        assert torch.equal(torch.load(tmp_path / f"int64_{rank}"), sums[over_ranks.result_columns(n, ranks, rank)]), rank
         columns = over_ranks.result_columns(n, 2, rank % 2)
         assert torch.equal(torch.load(tmp_path / f"pair_{rank}").double(), whole[..., columns]), rank
 

@@ -2,6 +2,7 @@
 device. One-hot inputs give every weight, rounded once; sums of small integers are exact."""
 
 import ctypes
+import json
 
 import numpy as np
 import pytest
@@ -143,6 +144,17 @@ def test_rotation_by_any_operator(library, operator, signed, act):
     assert not (np.abs(by.forward(by.tokens(x), other) - exact) <= bound).all()
 
 
+def test_bytes_in_another_order_are_another_type():
+    given, _ = layer()
+    packed = linear.pack(*given)
+    with pytest.raises(TypeError, match="x has dtype >f2; the weights were packed for float16"):
+        linear.forward(np.zeros((1, 256), ">f2"), packed)
+    with pytest.raises(TypeError, match="qweight has dtype >i4"):
+        linear.pack(given[0].astype(">i4"), *given[1:])
+    with pytest.raises(TypeError, match="dtype >f4"):
+        fwht.plan(8, 1, np.dtype(">f4"), device="cpu")
+
+
 def test_rotation_that_cannot_be_done():
     given, _ = layer()
     signs, dense = fwht.operators.random_signs(256, 1), np.eye(4, dtype=np.float16)
@@ -150,9 +162,11 @@ def test_rotation_that_cannot_be_done():
         ("k = 256 is no multiple of the rotation's order 96", {"rotation": "12x8"}),
         ("the rotation needs 32 entries of signs; none are given", {"rotation": "256+signs"}),
         ("the rotation needs 0 entries of signs; they are given", {"rotation": -1, "signs": signs}),
-        ("signs has 4 entries of 1 bytes; the rotation needs 32 of 1", {"rotation": "256", "signs": np.zeros(4, np.uint8)}),
+        ("signs has 4 entries of uint8; the rotation needs 32 of uint8", {"rotation": "256", "signs": np.zeros(4, np.uint8)}),
         ("the rotation needs 16 entries of dense; none are given", {"rotation": "d4x64"}),
-        ("dense has 16 entries of 4 bytes; the rotation needs 16 of 2", {"rotation": "d4x64", "dense": dense.astype(np.float32)}),
+        ("dense has 16 entries of float32; the rotation needs 16 of float16", {"rotation": "d4x64", "dense": dense.astype(np.float32)}),
+        ("dense has 16 entries of float16; the rotation needs 16 of bfloat16", {"rotation": "d4x64", "dense": dense, "dtype": "bfloat16"}),
+        ("250 signs do not fit the operator 256+signs", {"rotation": "256", "signs": fwht.operators.random_signs(250, 1)}),
         ("the dense factor of order 4 is not orthogonal", {"rotation": "d4x64", "dense": np.arange(16, dtype=np.float16)}),
     ):
         with pytest.raises(ValueError) as caught:
@@ -375,6 +389,7 @@ def test_files(tmp_path, zeros, shard_bytes):
         parts = made if torch is None else tensors(made)
         given[f"model.layers.{i}.proj"] = linear.GptqTensors(*parts, parts[2][0] if i == 1 else None, form["zeros"])
     linear.save(tmp_path, given, shard_bytes=shard_bytes)
+    assert json.loads((tmp_path / "quantize_config.json").read_text())["desc_act"] is True
     files = sorted(file.name for file in tmp_path.iterdir())
     assert len(files) == {None: 2, 1: 6, 9000: 5}[shard_bytes], files
     source = tmp_path / ("model.safetensors" if shard_bytes is None else "model.safetensors.index.json")
@@ -387,6 +402,20 @@ def test_files(tmp_path, zeros, shard_bytes):
         assert equal(loaded.bias, made.bias) and (made.g_idx is None or equal(loaded.g_idx, made.g_idx))
         packed = [linear.pack(*each[:4], zero_points=each.zero_points) for each in (loaded, made)]
         assert equal(*(linear.forward(x, each) for each in packed))
+
+
+def test_the_order_of_the_groups_in_files(tmp_path):
+    """A file has g_idx always, so that it alone is no act-order; its groups are of one size."""
+    pytest.importorskip("safetensors")
+    made = [linear.GptqTensors(*(given if torch is None else tensors(given)), None, "v1") for given, _ in (layer(), layer(group=32))]
+    with pytest.raises(ValueError, match="a has group_size=64 and b 32; a checkpoint has one"):
+        linear.save(tmp_path, dict(zip("ab", made, strict=True)))
+    assert not list(tmp_path.iterdir())
+    linear.save(tmp_path, {"a": made[0]})
+    loaded = linear.load(tmp_path, "a")
+    assert loaded.g_idx is not None
+    linear.save(tmp_path, {"a": loaded})
+    assert json.loads((tmp_path / "quantize_config.json").read_text())["desc_act"] is False
 
 
 def test_files_that_cannot_be_used(tmp_path, monkeypatch):
@@ -413,13 +442,15 @@ def test_files_that_cannot_be_used(tmp_path, monkeypatch):
     refused(FileNotFoundError, "model-00001-of-00002.safetensors, which", linear.load, folder, "a")
     for text, words in (
         ('{"bits": 3}', "bits=3; 4 are supported"), ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
-        ("[]", "holds no JSON object"), ("{", "is no JSON"),
+        ('{"quant_method": "awq"}', "quant_method='awq'; 'gptq' is supported"), ("[]", "holds no JSON object"), ("{", "is no JSON"),
     ):  # fmt: skip
         (folder / "quantize_config.json").write_text(text)
         refused(ValueError, words, linear.load, folder, "b")
     (folder / "quantize_config.json").unlink()
     (folder / "config.json").write_text('{"quantization_config": {"bits": 4, "checkpoint_format": "gptq_v2"}}')
     assert linear.load(folder, "b").zero_points == "v2"
+    (folder / "config.json").write_text('{"quantization_config": null}')
+    assert linear.load(folder, "b").zero_points == "v1"
     (folder / "model.safetensors.index.json").write_text("{}")
     refused(ValueError, "has no weight_map", linear.layers, folder)
     monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
@@ -437,7 +468,8 @@ def test_torch_graphs(device, act):
     module = fwht.nn.GptqLinear(*tensors(given), bias=torch.arange(24, dtype=torch.float16), device=device)
     x = torch.randn(3, 256, generator=torch.Generator().manual_seed(4)).half().to(device)
     y = module(x)
-    plain = linear.forward(x, module._packed) + torch.arange(24, device=device).half()
+    assert module._packed.weights is None and module._packed.order is None, "the buffers alone hold them"
+    plain = linear.forward(x, module.packed) + torch.arange(24, device=device).half()
     assert torch.equal(y, plain)
     assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(x), y)
     traced = torch.export.export(module, (x,)).graph
@@ -531,6 +563,9 @@ def test_fp8_layer(device, k, signed):
     ):
         with pytest.raises(kind, match=words):
             call()
+    for cast in (layer_of.half(), layer_of.to(torch.float64)):
+        assert (cast.codes.dtype, cast.scales.dtype, cast.bias.dtype) == (torch.float8_e4m3fn, torch.float32, torch.bfloat16)
+        assert torch.equal(cast(x), got)
     plain = fwht.nn.Fp8Linear(a, rotate=False).to(device)
     assert torch.equal((plain.codes.float() * plain.scales.t()).cpu(), a)
     codes, scales = plain.quantize(x)

@@ -81,3 +81,23 @@ def test_the_docstring_example():
     assert doctest.run_docstring_examples(fwht.hadamard_transform, {}) is None
     results = doctest.testmod(fwht)
     assert results.attempted >= 2 and results.failed == 0
+
+
+def test_axes_write_to_any_out():
+    """To x itself, to rows that do not lie side by side, and where x lies in part."""
+    x = numbers((8, 16), "float32", 3)
+    want = fwht.hadamard_transform(x, axis=0)
+    for make in (lambda: np.zeros((8, 32), "float32")[:, ::2], lambda: np.zeros((16, 8), "float32").T):
+        out = make()
+        assert fwht.hadamard_transform(x, axis=0, out=out) is out and np.array_equal(out, want)
+    memory = np.concatenate([x, x])
+    fwht.hadamard_transform(memory[:8], axis=0, out=memory[4:12])
+    assert np.array_equal(memory[4:12], want)
+    for options in ({}, {"ordering": "sequency"}):
+        want, given = fwht.hadamard_transform(x, axis=0, **options), x.copy()
+        assert fwht.hadamard_transform(given, axis=0, out=given, **options) is given and np.array_equal(given, want)
+
+
+def test_a_row_stride_of_zero_is_refused():
+    assert "row_stride=0 must be at least n=8" in fwht.supports(8, "float32", row_stride=0, device="cpu").why_not
+    assert fwht.plan(8, 1, float, device="cpu").problem.startswith("f64/n8")

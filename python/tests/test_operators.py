@@ -91,12 +91,24 @@ def test_pack_signs():
         operators.Signs(b"abc", 8)
 
 
+def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int], rounds: int = 10) -> tuple[int, int, int, int]:
+    """Four words of the counter-based generator Philox4x32 (Salmon et al. 2011), to hold the library to."""
+    mask = 0xFFFFFFFF
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(rounds):
+        a, b = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = (b >> 32) ^ c1 ^ k0, b & mask, (a >> 32) ^ c3 ^ k1, a & mask
+        k0, k1 = (k0 + 0x9E3779B9) & mask, (k1 + 0xBB67AE85) & mask
+    return c0, c1, c2, c3
+
+
 def test_philox():
     """The known answers that come with the generator (Random123, kat_vectors)."""
     ones = 0xFFFFFFFF
-    assert operators.philox4x32((0, 0, 0, 0), (0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
-    assert operators.philox4x32((ones,) * 4, (ones,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
-    assert operators.philox4x32((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)) == (
+    assert philox4x32((0, 0, 0, 0), (0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+    assert philox4x32((ones,) * 4, (ones,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+    assert philox4x32((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)) == (
         0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1,
     )  # fmt: skip
 
@@ -104,16 +116,28 @@ def test_philox():
 def test_random_signs_are_fixed_for_ever():
     signs = operators.random_signs(200, 0)
     assert signs.packed[:8] == (0x6627E8D5).to_bytes(4, "little") + (0xE169C58D).to_bytes(4, "little")
-    second = operators.philox4x32((1, 0, 0, 0), (0, 0))[0]
+    second = philox4x32((1, 0, 0, 0), (0, 0))[0]
     assert signs.packed[16:20] == second.to_bytes(4, "little")
     assert len(signs.packed) == 28 and signs.packed[25:] == bytes(3)  # 200 bits, then zeros
     assert operators.random_signs(128, 0).packed == signs.packed[:16]
+    for n, seed in ((1, 3), (129, 2**40 + 5), (1000, 2**64 - 1)):
+        words = [word for block in range((n + 127) // 128) for word in philox4x32((block, 0, 0, 0), (seed & 0xFFFFFFFF, seed >> 32))]
+        bits = int.from_bytes(b"".join(word.to_bytes(4, "little") for word in words), "little") & ((1 << n) - 1)
+        assert int.from_bytes(operators.random_signs(n, seed).packed, "little") == bits
     assert len({operators.random_signs(64, seed) for seed in (0, 1, 2**32, 2**32 + 1, 2**63)}) == 5
     one, other = operators.pack_signs([1.0] * 24), operators.pack_signs([1.0] * 25)
     assert one.packed == other.packed and one != other and one == operators.pack_signs([1.0] * 24)
     for n, seed in ((0, 0), (8, -1), (8, 2**64)):
         with pytest.raises(ValueError):
             operators.random_signs(n, seed)
+
+
+def test_signs_of_another_length_are_refused():
+    x = np.ones((1, 12), "float32")
+    for call in (operators.transform, fwht.hadamard_quantize):
+        options = {} if call is operators.transform else {"encoding": "e4m3:row"}
+        with pytest.raises(ValueError, match="24 signs do not fit rows of 12 elements"):
+            call(x, signs=operators.random_signs(24, 1), **options)
 
 
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
@@ -269,3 +293,25 @@ def test_supports_and_plan_of_an_operator():
 
 def test_the_structure_is_that_of_the_header():
     assert ctypes.sizeof(_c.Operands) == 128
+
+
+@needs_torch
+def test_signs_made_without_gradients_serve_those_with_them():
+    """Nor are fake ones kept."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    signs, sketch = operators.random_signs(24, 7), fwht.walsh.Sketch(6, 4, 1)
+    with FakeTensorMode():
+        assert type(signs.on(torch.ones(24))) is not torch.Tensor
+    with torch.inference_mode():
+        operators.transform(torch.ones(24), signs=signs)
+        sketch(torch.ones(6))
+    x, y = torch.ones(24, requires_grad=True), torch.ones(6, requires_grad=True)
+    operators.transform(x, signs=signs).sum().backward()
+    sketch(y).sum().backward()
+    assert x.grad is not None and y.grad is not None
+    torch._dynamo.reset()
+    cold = operators.random_signs(24, 8)
+    call = lambda t: operators.transform(t, signs=cold)
+    x = torch.randn(3, 24)
+    assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x), call(x))

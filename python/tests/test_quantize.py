@@ -481,6 +481,7 @@ def test_bad_preparations(library):
         (quantize.RmsNorm(x[0][:32]), ValueError, "weight of the preparation rms must be 64 contiguous elements of"),
         (quantize.RmsNorm(x[0], -1.0), ValueError, "epsilon=-1 must be finite"),
         ("rms", TypeError, "prologue is a str"),
+        (quantize.Rope([[1.0]], where), TypeError, "cos_sin is a list"),
     ):
         with pytest.raises(error, match=words):
             fwht.hadamard_quantize(x, prologue=prologue)
@@ -492,6 +493,11 @@ def test_bad_preparations(library):
     ):
         with pytest.raises(ValueError, match=words):
             quantize.into_cache(bad, places, x, encoding)
+    with pytest.raises(TypeError, match="x is a builtins.list"):
+        quantize.into_cache(np.zeros((1, 4, 68), "uint8"), slots, [[0.0]], "e4m3:row")
+    before = bits(cache).copy()
+    quantize.into_cache(cache, slots[:0], x[:0], "e4m3:row", prologue=quantize.Rope(table, where[:0]))  # no tokens, nothing to do
+    assert np.array_equal(bits(cache), before)
 
 
 @needs_torch

@@ -205,6 +205,12 @@ def test_arrangements_in_pytorch():
     for backend in ("eager", "aot_eager"):
         assert torch.equal(torch.compile(both, fullgraph=True, backend=backend)(x), both(x))
     torch.library.opcheck(torch.ops.fwht.hadamard_arranged.default, (x.clone().requires_grad_(), 0.5, -2, "sequency", "natural"))
+    op = torch.ops.fwht.hadamard_arranged
+    assert torch.equal(op(x, 0.5, 0, "sequency"), op(x, 0.5, -3, "sequency")) and torch.equal(op(x, None, 2), op(x))
+    assert torch.equal(torch.func.vmap(lambda t: op(t, 0.5, 0))(x), op(x, 0.5, 1))
+    for axis in (3, -4):
+        with pytest.raises(ValueError, match=f"axis={axis} must be between -3 and 2"):
+            op(x, 0.5, axis)
     one = lambda t: fwht.hadamard_transform(t, 0.5, axis=1, ordering="sequency", input_ordering="dyadic")
     tangent = torch.randn_like(x)
     assert torch.equal(torch.func.jvp(one, (x,), (tangent,))[1], one(tangent))

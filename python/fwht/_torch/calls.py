@@ -10,7 +10,7 @@ import ctypes
 import functools
 import math
 import struct
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import Tensor
@@ -61,6 +61,20 @@ def blank(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> T
 def require_memory(x: Tensor) -> None:
     if x.numel() and not x.data_ptr():
         raise ValueError(f"fwht: a tensor of shape {tuple(x.shape)} has no memory; its storage was freed (resized to 0)")
+
+
+def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+    """What `make` gives, a tensor or several, kept under `key`: not where it stands for memory only (fake tensors), and never as
+    tensors of inference mode, which a later call could not save for its gradient."""
+    if (found := kept.get(key)) is None:
+        if torch.compiler.is_compiling():  # which traces no question about inference mode
+            kept[key] = made = make()
+            return made
+        with torch.inference_mode(False):
+            found = make()
+        if all(type(each) is Tensor for each in (found if isinstance(found, tuple) else (found,))):
+            kept[key] = found
+    return found
 
 
 def is_foreign(x: Tensor) -> bool:

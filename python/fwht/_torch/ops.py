@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _arrange, _c, linear, operators, quantize
-from .calls import DTYPES, blank, new, raw_stream, replace, require_memory, view_of
+from .calls import DTYPES, blank, new, place_of, raw_stream, replace, require_memory, view_of
 
 
 def _namespace() -> torch.library.Library:
@@ -145,6 +145,7 @@ def arranged(
     x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None
 ) -> Tensor:
     orderings, name = _orderings(ordering, input_ordering), _c.encoded(variant)
+    (axis,) = _arrange.axes_of(axis, x.dim())
     if x.is_cuda:
         _c.needs_cuda_build()
     asked = _arranged_problem(x, scale, axis, orderings, False, variant)
@@ -193,12 +194,14 @@ def _fake_arranged(
     x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None
 ) -> Tensor:
     _orderings(ordering, input_ordering)
+    (axis,) = _arrange.axes_of(axis, x.dim())
     check(x.movedim(axis, -1), scale)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
-def _vmap_arranged(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
-    return op_arranged(x.movedim(in_dims[0], 0), *asked), 0  # axis is counted from the end
+def _vmap_arranged(info: Any, in_dims: tuple, x: Tensor, scale: Any = None, axis: int = -1, *asked: Any) -> tuple:
+    (axis,) = _arrange.axes_of(axis, x.dim() - 1)  # from the end, which a dimension in front does not change
+    return op_arranged(x.movedim(in_dims[0], 0), scale, axis, *asked), 0
 
 
 # --- codes and scales ------------------------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ def multiply(
     x, weights = x.contiguous(), weights.contiguous()
     if x.data_ptr() % 16:
         x = x.clone()  # a slice of a larger tensor
-    key = (x.shape, x.dtype, device, asked)
+    key = (x.shape, x.dtype, place_of(x), asked)
     if (entry := linear.known(key)) is None:
         shape = (*x.shape[:-1], n)
         entry = linear.call_for(x.numel() // asked[0], *asked, device), blank(shape, x.dtype, x.device)
@@ -307,7 +310,7 @@ def multiplied(x: Tensor, weights: Tensor, asked: tuple) -> Tensor | None:
     asked: as `linear.Packed` begins.
     """
     device, source = x.get_device(), x.data_ptr()
-    entry = linear.known((x.shape, x.dtype, device, asked))
+    entry = linear.known((x.shape, x.dtype, device if device >= 0 else place_of(x), asked))
     if entry is None or source % 16 or not source or not x.is_contiguous():
         return None
     if weights.get_device() != device or not weights.is_contiguous():

@@ -142,7 +142,7 @@ def host_rows(modules: dict[str, torch.nn.Module], tokens: Sequence[int], seed: 
     four: Any = modules["w4a16"]
     eight = modules["fp8_rotated"]
     compiled = torch.compile(four, fullgraph=True, dynamic=True, backend=backend)
-    weight, packed = plain.weight, four._packed
+    weight, packed = plain.weight, four.packed
     n, k = weight.shape
     wait = torch.cuda.synchronize if weight.is_cuda else lambda: None
     inputs = {m: tokens_of(m, k, "normal", seed, str(weight.device)) for m in tokens}

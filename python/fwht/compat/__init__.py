@@ -60,10 +60,12 @@ def install() -> list[str]:
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
             _set.extend((vars(module), name, value) for name, value in found.items() if vars(module).get(name, module) is None)
+    transformers = sys.modules.get("transformers.utils.import_utils")  # it keeps the answer that it gave before
+    if getattr(transformers, "_hadamard_available", None) is False:  # transformers 4, which asked once, at import
+        _set.append((vars(transformers), "_hadamard_available", True))
     for namespace, name, value in _set[before:]:
         namespace[name] = value
-    if transformers := sys.modules.get("transformers.utils.import_utils"):  # it keeps the answer that it gave before
-        transformers.is_hadamard_available.cache_clear()
+    getattr(getattr(transformers, "is_hadamard_available", None), "cache_clear", lambda: None)()
     return [f"{namespace.get('__name__', 'sys.modules')}.{name}" for namespace, name, _ in _set[before:]]
 
 

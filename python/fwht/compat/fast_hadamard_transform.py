@@ -19,6 +19,7 @@ import torch.nn.functional as F
 
 from .. import hadamard_transform as _transform
 from .. import operators
+from .._torch.calls import kept_beside
 
 __all__ = [
     "hadamard_transform",
@@ -115,13 +116,13 @@ _dense: dict[Any, torch.Tensor] = {}
 
 def _entries(m: int, x: torch.Tensor) -> torch.Tensor:
     """M_m row by row in x's dtype, beside x; made once for each device."""
-    key = (m, x.dtype, x.device)
-    if (kept := _dense.get(key)) is not None:
-        return kept
-    made = torch.tensor(list(itertools.chain(*_published(m))), dtype=x.dtype, device=x.device)
-    if type(x) is torch.Tensor and type(made) is torch.Tensor and not torch.compiler.is_compiling():
-        _dense[key] = made
-    return made
+    def made() -> torch.Tensor:
+        return torch.tensor(list(itertools.chain(*_published(m))), dtype=x.dtype, device=x.device)
+
+    if torch.compiler.is_compiling() or type(x) is not torch.Tensor:
+        return made()
+    entries: torch.Tensor = kept_beside(_dense, (m, x.dtype, x.device), made)
+    return entries
 
 
 def _special(m: int, x: torch.Tensor, scale: Any) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 
 from .. import linear, nn
 from .._gptq_files import config_of
+from .._plan import _dtype_code
 
 __all__ = ["load", "rotation_of"]
 
@@ -38,6 +39,14 @@ def _operator(k: int, matrix: torch.Tensor | None) -> str:
     return str(k) if m == 1 else f"d{m}x{power}" if power > 1 else f"d{m}"
 
 
+def _dtype_of(given: Any) -> torch.dtype:
+    """Of x, as `fwht.linear.pack` takes it."""
+    if given is None or isinstance(given, torch.dtype):
+        return given or torch.float16
+    named: torch.dtype = getattr(torch, _dtype_code(given)[1].removeprefix("torch."))
+    return named
+
+
 def load(path: Any, name: str, *, matrix: torch.Tensor | None = None, **options: Any) -> nn.GptqLinear:
     """A layer of a GPTQ checkpoint as a module, with the rotation of its input where GPTQModel would apply one.
 
@@ -64,5 +73,5 @@ def load(path: Any, name: str, *, matrix: torch.Tensor | None = None, **options:
             matrix, _ = utils.get_hadK(k)
         options["rotation"] = _operator(k, matrix)
         if matrix is not None:
-            options["dense"] = matrix.reshape(-1).to("cpu", options.get("dtype") or torch.float16)
+            options["dense"] = matrix.reshape(-1).to("cpu", _dtype_of(options.get("dtype")))
     return nn.GptqLinear(*tensors[:5], zero_points=tensors.zero_points, **options)
