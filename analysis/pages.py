@@ -210,10 +210,15 @@ def fused_table(device: Device, size: str = "", *, widths=False) -> str:
     return drawn("fused", frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)])
 
 
-def overview(wide: list[Device], coded: list[Device], linear: list[Device], parallel: list[Device]) -> dict[str, dict[str, Any]]:
-    """What README says beyond powers of two, by kind and device: rows of m 2^k, gains of codes by format, linear layers, layers over the
-    most GPUs."""
-    found: dict[str, dict[str, Any]] = {kind: {} for kind in ("widths", "codes", "layers", "gpus")}
+def overview(
+    wide: list[Device], coded: list[Device], linear: list[Device], parallel: list[Device], crowded: list[Device]
+) -> dict[str, dict[str, Any]]:
+    """What README says beyond the headline, by kind and device: rows of m 2^k, gains of codes by format, linear layers, layers over the
+    most GPUs, published kernels at many row counts."""
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in ("widths", "codes", "layers", "gpus", "rows")}
+    for device in crowded:
+        ratios = peer_rows(device).groupby("name")["ratio"]
+        found["rows"][device.name] = ratios.agg(mean=lambda r: math.exp(np.log(r).mean()), least="min", greatest="max")
     for device in wide:
         frame = tables.by_width(device)
         found["widths"][device.name] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
@@ -230,11 +235,39 @@ def overview(wide: list[Device], coded: list[Device], linear: list[Device], para
     return {kind: {name: part for name, part in parts.items() if len(part)} for kind, parts in found.items()}
 
 
-def peers_table(device: Device) -> str:
-    """Kernels of others beside the best variant on the same problem: times, theirs over ours, errors over one rounding."""
+MOST_PEER_ROWS = 100  # that are shown one by one
+
+
+def peer_rows(device: Device) -> pd.DataFrame:
+    """tables.beside_peers of kernels, by the names that they have in words."""
     frame = tables.beside_peers(device)
     frame = frame[~frame["peer"].str.startswith("python:")]
-    return drawn("peers", frame.assign(name=[PARTS["peers"].get(p, p) for p in frame["peer"]]).sort_values(["name", "n", "rows", "dtype"], kind="stable"))
+    return frame.assign(name=[PARTS["peers"].get(p, p) for p in frame["peer"]]).sort_values(["name", "n", "rows", "dtype"], kind="stable")
+
+
+def peers_table(device: Device) -> str:
+    """Kernels of others beside the best variant on the same problem: times, theirs over ours, errors over one rounding."""
+    return drawn("peers", peer_rows(device))
+
+
+def has_few_peers(device: Device) -> bool:
+    return 0 < len(peer_rows(device)) <= MOST_PEER_ROWS
+
+
+def has_many_peers(device: Device) -> bool:
+    return len(peer_rows(device)) > MOST_PEER_ROWS
+
+
+def many_peers_table(device: Device) -> str:
+    """The same of many problems: by kernel, length and mode how many times as long it takes, and where least."""
+    rows = peer_rows(device)
+    found = []
+    for (name, n, operator, mode), part in rows.groupby(["name", "n", "operator", "mode"], sort=False):
+        least = part.loc[part["ratio"].idxmin()]
+        found.append({"name": name, "n": n, "operator": operator, "mode": mode, "points": len(part), "mean": math.exp(np.log(part["ratio"]).mean()),
+                      "least": least["ratio"], "greatest": part["ratio"].max(),
+                      "where": f"{least['dtype']}, {least['rows']} row{'s' if least['rows'] > 1 else ''}, {least['layout']}"})  # fmt: skip
+    return drawn("many-peers", pd.DataFrame(found).sort_values(["name", "mode", "n"], kind="stable"))
 
 
 def results_values(devices: list[Device]) -> dict[str, Any]:
@@ -247,7 +280,9 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "devices": shown, "is_shown": lambda d: any(d is other for other in shown),
         "newer": lambda d: latest[d.name] if d.name in latest and latest[d.name] is not d else None,
         "wide": newest(devices, tables.covers_widths), "fused": newest(devices, tables.covers_fused),
-        "older": newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d)), "peers": newest(devices, lambda d: bool(peers_table(d))),
+        "older": newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d)), "peers": newest(devices, has_few_peers),
+        "many_peers": newest(devices, has_many_peers), "many_peers_table": many_peers_table,
+        "older_peers": newest(devices, lambda d: bool(d.newest.code) and has_many_peers(d)),
         "gains": tables.gains, "dtypes": lambda d: [dtype for dtype in DTYPES if len(tables.own_rows(d, dtype))],
         "compared": lambda d: set(tables.beside_published(d)["dtype"]), "answers": answers, "all_dtypes": DTYPES, "smallest_n": tables.SMALLEST_N,
         "readme_n": README_N, "published_gpu": tables.PUBLISHED_GPU,

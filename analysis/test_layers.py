@@ -1,5 +1,7 @@
 """Sections of widths, fused output, linear layers and several GPUs: the numbers of every chart and table on tiny folders."""
 
+import math
+
 import pytest
 
 from analysis import layers, pages, report, tables
@@ -95,6 +97,24 @@ def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
     assert (row.peer, row.variant, row.n, row.time_us, row.peer_us, row.ratio, row.peer_rel_l2) == ("dao", "kronecker", 14336, 5, 12, 2.4, 3e-4)
     assert "| fast-hadamard-transform | f16, 28x512, 64 rows, replay | 12 | 5 | kronecker | 2.40 | 1.45 |" in pages.peers_table(device)
     assert pages.peers_table(device_of(gpu_folder(**TINY), tmp_path / "none")) == ""
+    assert pages.has_few_peers(device) and not pages.has_many_peers(device)
+
+
+def test_many_problems_beside_others_are_summed_up_by_length_and_mode(tmp_path):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    for rows in range(1, 121):
+        for mode in ("replay", "cold"):
+            writer.measure("mma_split", "f16", 2048, 2048 * rows, mode, time_us=5, limit_us=4, fraction_of_limit=0.8)
+            theirs = 4 if (rows, mode) == (77, "cold") else 10
+            writer.measure("peer:hadacore", "f16", 2048, 2048 * rows, mode, time_us=theirs, limit_us=4, fraction_of_limit=4 / theirs, rel_l2="3e-4")
+    device = device_of(writer, tmp_path)
+    assert pages.has_many_peers(device) and not pages.has_few_peers(device)
+    table = pages.many_peers_table(device)
+    mean = math.exp((119 * math.log(2) + math.log(0.8)) / 120)
+    assert f"| HadaCore | 2048 | cold | 120 | {mean:.2f} | 0.80: f16, 77 rows, in place | 2.00 |" in table
+    assert "| HadaCore | 2048 | replay | 120 | 2.00 | 2.00: f16, 1 row, in place | 2.00 |" in table
+    rows = pages.overview([], [], [], [], [device])["rows"][device.name]
+    assert (rows.loc["HadaCore", "least"], rows.loc["HadaCore", "greatest"]) == (0.8, 2)
 
 
 def test_fused_output_stands_beside_the_pair(tmp_path):
