@@ -43,16 +43,19 @@ def linear(device: Device) -> pd.DataFrame:
 
 def covers_headline(device: Device) -> bool:
     """Whether large layers were timed beside the dense product."""
+    return {"dense_fp16", "w4a16_pipelined"} <= set(_headline_rows(device)["variant"])
+
+
+def _headline_rows(device: Device) -> pd.DataFrame:
     rows = linear(device)
-    return len(rows) > 0 and {"dense_fp16", "w4a16_pipelined"} <= set(rows.loc[(rows["n"] >= 4096) & (rows["dtype"] == "f16"), "variant"])
+    rows = rows[(rows["mode"] == "cold") & (rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64)) & (rows["dtype"] == "f16")]
+    return rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
 
 
 def headline(device: Device) -> pd.DataFrame:
     """f16 layers of the headline without rotation, act-order and programmatic launch, of one kind of weights, in mode cold: with
     `least_limit` of the layer, and whether all are `square`."""
-    rows = linear(device)
-    rows = rows[(rows["mode"] == "cold") & (rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64)) & (rows["dtype"] == "f16")]
-    rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
+    rows = _headline_rows(device)
     rows = rows[(rows["zero_points"] == rows["zero_points"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
     return rows.assign(least_limit=rows.groupby(["n", "k", "m"])["limit_us"].transform("min"), square=bool((rows["n"] == rows["k"]).all()))
 

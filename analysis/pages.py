@@ -285,7 +285,7 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "older_peers": newest(devices, lambda d: bool(d.newest.code) and has_many_peers(d)),
         "gains": tables.gains, "dtypes": lambda d: [dtype for dtype in DTYPES if len(tables.own_rows(d, dtype))],
         "compared": lambda d: set(tables.beside_published(d)["dtype"]), "answers": answers, "all_dtypes": DTYPES, "smallest_n": tables.SMALLEST_N,
-        "readme_n": README_N, "published_gpu": tables.PUBLISHED_GPU,
+        "readme_n": README_N, "has_published_gpu": tables.has_published_gpu,
         "shares": lambda d, ns: tables.comparison(d, "f16").query("label != 'small' and n in @ns", local_dict={"ns": ns}),
         "comparison": comparison, "own_table": lambda d, dtype: drawn("own", tables.own_by_size(d, dtype)),
         "few_rows": lambda d, dtype: drawn("few-rows", tables.few_rows(d, dtype), dtype=dtype), "ladder_table": ladder_table, "empty_us": _empty_us,

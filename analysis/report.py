@@ -85,7 +85,7 @@ def explored(device: Device) -> pd.DataFrame:
     under which “my problem” may answer with the row, "" for none."""
     frame = device.results.assign(candidate=tables.correct(device.results, candidates=True, forwards=True, arrangement="")["variant"])
     frame = frame.fillna({"candidate": ""})[list(RESULT_COLUMNS)]
-    if tables.PUBLISHED_GPU not in device.name or frame.empty:
+    if not tables.has_published_gpu(device) or frame.empty:
         return frame
     other = tables.published()
     other = other[other["dtype"].isin(frame["dtype"]) & other["mode"].isin(frame["mode"])]

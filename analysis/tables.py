@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -260,10 +261,15 @@ def score(time_us, published_us, limit_us) -> pd.Series:
     return (ahead / (ahead + time_us - limit_us)).where(ahead > 0)
 
 
+def has_published_gpu(device: Device) -> bool:
+    """Whether it is the GPU of the recorded times of published kernels; a GH200 is none."""
+    return PUBLISHED_GPU in re.split(r"[\s,]+", device.name)
+
+
 def beside_published(device: Device, variant: str = OWN) -> pd.DataFrame:
     """Rows of `variant` in place beside each published kernel: `method`, `published_us`, `ratio` = its time over ours, and `score` against
     the faster of them. On another GPU than that of the published times both are those of the folders that timed them, empty without."""
-    if PUBLISHED_GPU not in device.name:
+    if not has_published_gpu(device):
         beside = [f for f in device.folders if f.tables["results.csv"]["variant"].isin(list(PUBLISHED_PEERS)).any()]
         device = merge(device.name, beside) if beside else device
     rows = correct(device.results, variant=variant, layout="in place", family="transform")
@@ -275,7 +281,7 @@ def beside_published(device: Device, variant: str = OWN) -> pd.DataFrame:
 
 def published_on(device: Device) -> pd.DataFrame:
     """The published kernels on this GPU, with the columns of `published`: its own times, or what the run timed itself."""
-    if PUBLISHED_GPU in device.name:
+    if has_published_gpu(device):
         return published()
     rows = correct(device.results, layout="in place", family="transform")
     rows = rows[rows["variant"].isin(list(PUBLISHED_PEERS))]
@@ -359,7 +365,7 @@ def covers_published(device: Device) -> bool:
     docs/results.md show."""
     frame = comparison(device, "f16")
     compared = frame[list(PUBLISHED)].notna().any(axis=1)
-    return set(frame.loc[compared | (PUBLISHED_GPU not in device.name), "label"]) == {"DRAM", "L2", "small"}
+    return set(frame.loc[compared | (not has_published_gpu(device)), "label"]) == {"DRAM", "L2", "small"}
 
 
 # --------------------------------------------------------------------------------------------------------- other queries

@@ -262,3 +262,11 @@ def test_the_first_report_of_a_machine_without_a_gpu_shows_an_h200(tmp_path, cap
     data = data_of(page)
     assert "(host only)" in data["runs"][0]["name"] and any(run["device"] == "NVIDIA H200" for run in data["runs"][1:])
     assert data["runs"][data["start"]]["device"] in data["answers"] and "NVIDIA H200" in data["answers"]
+
+
+def test_a_gh200_has_no_times_of_an_h200(tmp_path):
+    writer = gpu_folder(**TINY)
+    writer.context["device"]["name"] = "NVIDIA GH200 480GB"
+    (device,) = load([writer.write(tmp_path / "run")])
+    assert not tables.has_published_gpu(device) and tables.gains(device) == [] and tables.beside_published(device).empty
+    assert set(report.explored(device)["status"]) == {"ok"}

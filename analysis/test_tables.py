@@ -191,6 +191,11 @@ def test_compare_on_the_command_line(tmp_path, capsys):
     assert main(["compare", str(a), str(b), "--output", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path} cannot be written: Is a directory\n"
     assert main(["compare", str(a)]) == 2 and main(["compare", str(a), str(b), "--threshold", "-1"]) == 2
+    elsewhere = gpu_folder(slow=3.0, **SMALL)
+    elsewhere.context["device"]["name"] = "NVIDIA A100"
+    capsys.readouterr()
+    assert main(["compare", str(b), str(elsewhere.write(tmp_path / "elsewhere"))]) == 0
+    assert "nothing lost its correctness; times of different devices are not compared" in capsys.readouterr().out
     c = gpu_folder(utc_start="2026-11-21T10:00:00Z", **SMALL).write(tmp_path / "c")
     capsys.readouterr()
     assert main(["compare", str(a), str(b), str(c)]) == 0

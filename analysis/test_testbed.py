@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from analysis.testbed import building, commands, machine, wheel
+from analysis.testbed import check as checks
 from analysis.testbed.__main__ import main
 from analysis.testbed.machine import ROOT, has_gpu, say_origin
 
@@ -456,3 +457,8 @@ def test_the_folders_of_kernels(tmp_path, built_by, backends):
         assert (about["id"], about["version"], about["backend"]["type"]) == (f"fwht_{kind}_2", 2, kind)
         assert about["backend"].get("archs") == (["12.0", "9.0a"] if kind == "cuda" else None)
         assert folder.parent.name == "build" and {path.name for path in folder.iterdir()} == {"__init__.py", "libfwht.so", "metadata.json"}
+
+
+def test_nothing_is_checked_where_git_does_not_say_what_changed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    assert checks.why_not("sentences") == "this is no git checkout, which says what changed"

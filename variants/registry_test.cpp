@@ -550,6 +550,18 @@ TEST(Registry, AnUnsupportedProblemGetsNoPlanButTheReason) {
   }
 }
 
+TEST(Registry, WhatNoLaunchCanDoIsRefusedBeforeOne) {
+  EXPECT_EQ(find_variant("rotate_then_quantize")
+                .supports(parse_problem("bf16/n1/r8192/out/s2>e4m3:row,t128"), h200_description())
+                .why_not,
+            "scale=2 must be 1 for rows of n=1, which no launch multiplies");
+  EXPECT_TRUE(find_variant("rotate_then_quantize")
+                  .supports(parse_problem("bf16/n1/r8192/out>e4m3:row,t128"), h200_description()));
+  const std::string too_far =
+      find_variant("matmul").supports(parse_problem("f16/n8/r2/ld1073741832"), h200_description()).why_not;
+  EXPECT_TRUE(too_far.ends_with("exceeds the limit of 2147483647 bytes in place")) << too_far;
+}
+
 // What works on a device says no to orderings and inner dimensions, in one sentence; but for passes, and for
 // auto, which takes it.
 TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHostsAndOfPasses) {

@@ -92,6 +92,8 @@ def why_not(tool: str) -> str | None:
     """What a check lacks on this machine."""
     if not have("git"):
         return "git is missing"
+    if run(["git", "-C", ROOT, "rev-parse", "--is-inside-work-tree"], capture_output=True).returncode:
+        return "this is no git checkout, which says what changed"
     if not path_of(tool):
         return f"{tool} is missing; ./testbed check --install gets it"
     if tool == "clang-tidy" and not Path(ROOT / "compile_commands.json").is_file():

@@ -275,15 +275,17 @@ def command_test(arguments: list[str]) -> int:
     say_origin()
     try:
         python = find_python("tests")
-    except SystemExit:
-        if in_ci:
+    except SystemExit as end:
+        if in_ci or end.code != 1:  # interrupted
             raise
         python = "python3"
     # Tests of the report look at it in a browser; outside of CI they are skipped where there is none.
     if in_ci and not have("chromium"):
         try:
             environment("chromium")
-        except SystemExit:
+        except SystemExit as end:
+            if end.code != 1:
+                raise
             say("without chromium the tests of the report in a browser are skipped.")
     directory = configure(preset, f"-DFWHT_PYTHON={python}")
     build(directory)

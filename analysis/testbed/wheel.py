@@ -136,6 +136,7 @@ def make(platform: str, with_cuda: bool) -> Path:
     shutil.copy(stand_in, DIST)
     wheel = next(DIST.glob("fwht-*.whl"))
     check(wheel, "cuda" if with_cuda else "cpu")
+    shutil.rmtree(BUILD / "wheel" / "content", ignore_errors=True)
     with zipfile.ZipFile(wheel) as content:
         content.extractall(BUILD / "wheel" / "content")
     package, code = BUILD / "wheel" / "content" / "fwht", {"elf": set[str](), "ptx": set[str]()}

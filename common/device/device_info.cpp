@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -77,7 +78,9 @@ DeviceInfo this_device(int ordinal) {
   info.host_threads = usable_threads();
   if (const int most = most_host_threads; most > 0) info.host_threads = std::min(info.host_threads, most);
   if (const std::string kibibytes = first_value_of("/proc/meminfo", "MemTotal"); !kibibytes.empty()) {
-    info.host_memory_bytes = std::stoll(kibibytes) * 1024;
+    // Not by stoll, which newer C libraries bind to a symbol that older ones lack.
+    std::from_chars(kibibytes.data(), kibibytes.data() + kibibytes.size(), info.host_memory_bytes);
+    info.host_memory_bytes *= 1024;
   }
   backend::describe_cuda(info, ordinal);
   return info;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "common/host/error.hpp"
@@ -57,16 +58,22 @@ void run_ranks(int size, RankMeeting& meeting, const std::function<void(int)>& b
     meeting.fail(first);
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        body(rank);
-      } catch (const BadRequest& error) {
-        failed(rank, error.what(), true);
-      } catch (const std::exception& error) {
-        failed(rank, error.what(), false);
-      }
-    });
+    try {
+      threads.emplace_back([&, rank] {
+        try {
+          body(rank);
+        } catch (const BadRequest& error) {
+          failed(rank, error.what(), true);
+        } catch (const std::exception& error) {
+          failed(rank, error.what(), false);
+        }
+      });
+    } catch (const std::system_error& error) {
+      failed(rank, concat("its thread does not start: ", error.what()), false);
+      break;
+    }
   }
   for (std::thread& thread : threads)
     thread.join();

@@ -64,7 +64,7 @@ std::vector<std::byte> in_natural_order(const Problem& problem, const std::vecto
 // What lies behind the rows (blocks of rows) in `output`, their raw storage, must still be poison.
 bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
-  const std::size_t row = static_cast<std::size_t>(problem.row_stride()) * element;
+  const std::size_t row = static_cast<std::size_t>(problem.out.row_stride) * element;
   const std::size_t used = static_cast<std::size_t>(problem.block_elements()) * element;
   for (std::size_t start = 0; start + used < output.size(); start += row) {
     const auto gap = output.begin() + static_cast<std::ptrdiff_t>(start + used);
@@ -84,7 +84,7 @@ class RunCheck {
         numerics_(judged_by(plan)),
         has_numerics_(!plan.numerics().steps.empty()),
         block_rows_(plan.problem().inner),
-        block_bytes_(plan.problem().row_stride() * bytes_of(plan.problem().dtype())),
+        block_bytes_(plan.problem().out.row_stride * bytes_of(plan.problem().dtype())),
         periods_(plan.problem().rows / std::max<std::int64_t>(truth.period.rows, 1)) {
     if (!plan.problem().is_arranged_plainly()) arranged_ = arranged(plan.problem(), truth.raw);
   }
@@ -111,7 +111,7 @@ class RunCheck {
   std::vector<std::byte> download(std::int64_t first, std::int64_t count) const {
     const std::int64_t offset = first / block_rows_ * block_bytes_;
     std::vector<std::byte> raw(static_cast<std::size_t>(
-        std::min(count / block_rows_ * block_bytes_, plan_.problem().span_bytes() - offset)));
+        std::min(count / block_rows_ * block_bytes_, plan_.problem().span_bytes_out() - offset)));
     slices_.output().download(raw.data(), raw.size(), static_cast<std::size_t>(offset));
     return raw;
   }
@@ -166,7 +166,7 @@ class RunCheck {
 
   Verdict judge_repetition() {
     const std::int64_t period = truth_.period.rows / block_rows_ * block_bytes_;
-    const std::int64_t bytes = std::min(periods_ * period, plan_.problem().span_bytes());
+    const std::int64_t bytes = std::min(periods_ * period, plan_.problem().span_bytes_out());
     const std::int64_t broken = period_break(slices_.output(), period, bytes);
     if (broken < 0) return reference::passed();
     return reference::incorrect(

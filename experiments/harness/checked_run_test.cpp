@@ -45,17 +45,28 @@ Checked check_with(const char* problem_text, const Faulty::Fault& fault,
                    InputClass input = InputClass::normal) {
   const Problem problem = parse_problem(problem_text);
   TruthCache truths(kPeriod);
-  Slices slices({Memory::host, problem.placement, problem.span_bytes(), problem.span_bytes()}, 1);
+  Slices slices({Memory::host, problem.placement, problem.span_bytes(), problem.span_bytes_out()}, 1);
   return check_plan(Faulty(problem, fault), truths.of(problem, input, 1), slices);
 }
 
 // Rows below, at and above one period; ragged; strided; out of place; another scale.
-constexpr const char* kProblems[] = {
-    "f16/n1024/r3",          "f16/n1024/r16",       "f16/n1024/r64",
-    "f16/n1024/r55",         "bf16/n64/r700/out",   "f32/n256/r100",
-    "f16/n1024/r55/ld1032",  "f16/n1024/r3/ld1025", "f16/n1024/r55/out/ld1032",
-    "f16/n32768/r3",         "f16/n2/r20001",       "f16/n1024/r33/out/s1",
-    "bf16/n1024/r48/ld1032", "f16/28x64/r33",       "bf16/116tx8/r40/out"};
+constexpr const char* kProblems[] = {"f16/n1024/r3",
+                                     "f16/n1024/r16",
+                                     "f16/n1024/r64",
+                                     "f16/n1024/r55",
+                                     "bf16/n64/r700/out",
+                                     "f32/n256/r100",
+                                     "f16/n1024/r55/ld1032",
+                                     "f16/n1024/r3/ld1025",
+                                     "f16/n1024/r55/out/ld1032",
+                                     "f16/n32768/r3",
+                                     "f16/n2/r20001",
+                                     "f16/n1024/r33/out/s1",
+                                     "bf16/n1024/r48/ld1032",
+                                     "f16/28x64/r33",
+                                     "bf16/116tx8/r40/out",
+                                     "f16/n256/r64/out/ldo264",
+                                     "f16/n1024/r55/out/ld1032/ldo1024"};
 
 // In another order, or between each other: below, at and above one period; with gaps between blocks; one
 // block longer than a period; integers and fp64.

@@ -39,17 +39,22 @@ struct Words {
 
 Words vector_at(const std::byte* in, std::int64_t bytes, std::int64_t vector) {
   Words words{};
-  std::memcpy(&words, in + 16 * vector,
-              static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - 16 * vector)));
+  const std::int64_t left = bytes - 16 * vector;
+  if (left >= 16) {
+    std::memcpy(&words, in + 16 * vector, 16);
+  } else {
+    std::memcpy(&words, in + 16 * vector, static_cast<std::size_t>(left));
+  }
   return words;
 }
 
 // The share of fold_copy that belongs to vectors [begin, end): all of them read, their bytes written, and
 // every word behind those that is made of one of them.
-void fold_vectors(const std::byte* in, std::byte* out, Traffic traffic, std::uint32_t mask,
-                  std::int64_t begin, std::int64_t end) {
+template <int stored>
+void fold_vectors_of(const std::byte* in, std::byte* out, Traffic traffic, std::uint32_t mask,
+                     std::int64_t begin, std::int64_t end) {
   const std::int64_t vectors = ceil_div(traffic.read, 16);
-  const int stored = store_bytes(traffic);
+  const bool more = stored * vectors < traffic.written;  // than one store a vector
   std::uint32_t seen = 0;
   for (std::int64_t v = begin; v < end; ++v) {
     const Words words = vector_at(in, traffic.read, v);
@@ -57,13 +62,20 @@ void fold_vectors(const std::byte* in, std::byte* out, Traffic traffic, std::uin
                                      words.word[2] ^ words.word[3] ^ mask};
     const std::uint32_t all = words.all() ^ mask;
     seen ^= all;
-    if (stored == 8) std::memcpy(out + 8 * v, halves, 8);
-    if (stored == 4) std::memcpy(out + 4 * v, &all, 4);
+    if constexpr (stored == 8) std::memcpy(out + 8 * v, halves, 8);
+    if constexpr (stored == 4) std::memcpy(out + 4 * v, &all, 4);
+    if (!more) continue;
     for (std::int64_t at = stored * vectors + 4 * v; at < traffic.written; at += 4 * vectors)
       std::memcpy(out + at, &all, static_cast<std::size_t>(std::min<std::int64_t>(4, traffic.written - at)));
   }
   static std::atomic<std::uint32_t> sink;  // what is written nowhere is read all the same
   sink.store(seen, std::memory_order_relaxed);
+}
+void fold_vectors(const std::byte* in, std::byte* out, Traffic traffic, std::uint32_t mask,
+                  std::int64_t begin, std::int64_t end) {
+  const int stored = store_bytes(traffic);
+  const auto fold = stored == 8 ? fold_vectors_of<8> : stored == 4 ? fold_vectors_of<4> : fold_vectors_of<0>;
+  fold(in, out, traffic, mask, begin, end);
 }
 
 CopyKernel host_copy(int threads) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/device/memory.hpp"
 #include "experiments/harness/interrupt.hpp"
@@ -67,8 +68,9 @@ bool run_tasks(const std::vector<Task>& tasks, const std::string& table, const D
                          [&](const CsvRow& row) { return has_identity(row, task.identity); }) < task.rows;
   };
   std::vector<const Task*> left;
+  std::set<CsvRow> listed;  // a task that was asked for twice runs once
   for (const Task& task : tasks) {
-    if (there.empty() || missing(task)) left.push_back(&task);
+    if ((there.empty() || missing(task)) && listed.insert(task.identity).second) left.push_back(&task);
   }
   CsvWriter& writer = folder.table(table);
   Progress progress(left.size());

@@ -59,6 +59,13 @@ TEST_F(Tasks, RunOnceAndAreNotRepeated) {
   }
 }
 
+TEST_F(Tasks, WhatIsAskedForTwiceRunsOnce) {
+  ResultsFolder results = folder();
+  EXPECT_TRUE(run_tasks({task("16"), task("32"), task("16")}, "quantization.csv", DeviceInfo{}, results));
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(results.rows("quantization.csv").size(), 2U);
+}
+
 TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
   ResultsFolder results = folder();
   results.table("quantization.csv").append(row("32", "measured", "ok", "0"));

@@ -56,6 +56,11 @@ std::vector<LinearProblem> problems_of(const LinearOptions& options) {
   return problems;
 }
 
+/// What was asked for, as context.json says it.
+std::string list_of(const LinearOptions& options) {
+  return options.rotation_study ? "rotation" : options.problems.empty() ? options.list : "problems";
+}
+
 /// Problems outside, so that weights and truths serve every variant.
 std::vector<LinearCase> cases_of(const LinearOptions& options, const DeviceInfo& device,
                                  std::vector<std::string>& refused) {
@@ -140,7 +145,7 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   }
   auto folder =
       harness::ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
-                                   {program, options.list, "", {1, 2}, names});
+                                   {program, list_of(options), "", {1, 2}, names});
   if (!refused.empty())
     std::cerr << fmt::format("{} combinations are not supported here; --dry-run lists them\n",
                              refused.size());

@@ -137,6 +137,7 @@ JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<
   const auto truths = std::make_shared<harness::TruthCache>();
   JobList list;
   std::set<std::string> listed;
+  std::map<std::string, std::string> rows;  // names of jobs
   for (auto first = sorted.begin(); first != sorted.end();) {
     const auto last =
         std::find_if(first, sorted.end(), [&](const Case& c) { return group_of(c) != group_of(*first); });
@@ -145,7 +146,15 @@ JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<
         if (memory_of(c->mode) != contestant.memory) continue;
         const Job job = make_job(contestant, *c, truths);
         if (const Support support = contestant.supports(c->problem); support) {
-          if (listed.insert(job.name()).second) list.jobs.push_back(job);
+          if (!listed.insert(job.name()).second) continue;
+          const auto [other, is_new] = rows.emplace(result_key(describe(job)), job.name());
+          if (!is_new) {
+            throw BadRequest(
+                fmt::format("{} and {} would be one row of results.csv, which does not tell their outputs "
+                            "apart; time them in two runs",
+                            other->second, job.name()));
+          }
+          list.jobs.push_back(job);
         } else if (const UnsupportedJob entry{job.what, support.why_not};
                    listed.insert(unsupported_key(describe(entry))).second) {
           list.unsupported.push_back(entry);

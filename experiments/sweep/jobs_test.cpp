@@ -65,6 +65,13 @@ TEST(Jobs, RefuseWhatCannotBeTimed) {
       BadRequest);
   EXPECT_EQ(
       make_jobs({&cpu::variant}, {{parse_problem("f16/n8/r4/s1"), Mode::host}}, host_only()).jobs.size(), 1U);
+  const char *packed = "f16/n256/r64/out", *apart = "f16/n256/r64/out/ldo264";
+  make_jobs({&cpu::variant}, {{parse_problem(apart), Mode::host}}, host_only());
+  EXPECT_THROW(
+      make_jobs({&cpu::variant}, {{parse_problem(packed), Mode::host}, {parse_problem(apart), Mode::host}},
+                host_only()),
+      BadRequest)
+      << "one row of results.csv cannot be both";
 }
 
 TEST(Jobs, AnH200HasAKernelForWholeGridPrepared) {

@@ -19,8 +19,20 @@ struct Best {
   double time_us = 0.0, fraction = 0.0;
 };
 
-// dtype, mode, placement, arrangement, elements.
+// dtype, mode, placement, what else the problem has, elements.
 using Table = std::tuple<std::string, std::string, std::string, std::string, std::int64_t>;
+
+std::string more_of(const CsvRow& row) {
+  std::string text;
+  const auto add = [&](const std::string& words) { text += words.empty() ? "" : ", " + words; };
+  add(row.at("arrangement"));
+  if (row.at("operator") != row.at("n")) add(row.at("operator"));
+  const bool side_by_side = row.at("arrangement").find("inner") == std::string::npos;
+  if (side_by_side && row.at("row_stride") != row.at("n"))
+    add("rows at a distance of " + row.at("row_stride"));
+  add(row.at("encoding"));
+  return text;
+}
 
 std::string count_text(std::int64_t count) {
   const auto bits = static_cast<std::uint64_t>(count);
@@ -33,7 +45,7 @@ std::string best_variants(const std::vector<CsvRow>& results) {
   std::map<Table, std::map<std::int64_t, Best>> tables;
   for (const CsvRow& row : results) {
     if (row.at("status") != "ok") continue;
-    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"), row.at("arrangement"),
+    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"), more_of(row),
                       std::stoll(row.at("elements"))};
     const double time_us = std::stod(row.at("time_us"));
     Best& best = tables[table][std::stoll(row.at("n"))];
@@ -43,10 +55,9 @@ std::string best_variants(const std::vector<CsvRow>& results) {
   }
   std::string text;
   for (const auto& [table, lengths] : tables) {
-    const auto& [dtype, mode, placement, arrangement, elements] = table;
-    text +=
-        fmt::format("\n{}, {} elements, {} place, {}{}{}\n", dtype, count_text(elements),
-                    placement == "in" ? "in" : "out of", mode, arrangement.empty() ? "" : ", ", arrangement);
+    const auto& [dtype, mode, placement, more, elements] = table;
+    text += fmt::format("\n{}, {} elements, {} place, {}{}\n", dtype, count_text(elements),
+                        placement == "in" ? "in" : "out of", mode, more);
     text +=
         fmt::format("{:>8}  {:<16} {:>12}  {:>8}  {}\n", "n", "best variant", "us", "of limit", "limit by");
     for (const auto& [n, best] : lengths) {
@@ -61,8 +72,8 @@ std::string problems_found(const std::vector<CsvRow>& results) {
   std::string text;
   for (const CsvRow& row : results) {
     if (row.at("status") == "ok") continue;
-    text += fmt::format("{}: {} {}/n{}/r{} {}: {}\n", row.at("status"), row.at("variant"), row.at("dtype"),
-                        row.at("n"), row.at("rows"), row.at("mode"), row.at("message"));
+    text += fmt::format("{}: {} {}/n{}/r{} {}{}: {}\n", row.at("status"), row.at("variant"), row.at("dtype"),
+                        row.at("n"), row.at("rows"), row.at("mode"), more_of(row), row.at("message"));
   }
   return text;
 }

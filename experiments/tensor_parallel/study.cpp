@@ -314,7 +314,7 @@ bool all_go_on(Communicator& communicator, TimeLimit limit) {
 bool run_study(const StudyOptions& options, Communicator& communicator, const DeviceInfo& device,
                WeightsCache& cache, const std::function<void(const PointResult&)>& report) {
   RankStudy study(options, communicator, device, cache);
-  bool all_right = true;
+  bool all_right = true, any = false;
   for (const MlpProblem& point : points_of(options, communicator.size())) {
     PointResult result{key_of(point, options), {}, {}};
     try {
@@ -332,9 +332,10 @@ bool run_study(const StudyOptions& options, Communicator& communicator, const De
       throw;
     }
     all_right = all_right && result.layer["status"] != "incorrect";
+    any = any || result.layer["status"] != "unsupported";
     report(result);
   }
-  return all_right;
+  return all_right && any;
 }
 
 namespace {

@@ -1,5 +1,6 @@
 """fwht.compat: the calls of the package fast-hadamard-transform, its matrices, and how its name leads here."""
 
+import functools
 import hashlib
 import importlib
 import math
@@ -243,4 +244,18 @@ def test_transformers_4_which_asked_at_import(monkeypatch):
     fwht.compat.install()
     assert module.is_hadamard_available() is True
     fwht.compat.uninstall()
-    assert not module.is_hadamard_available()
+    assert module.is_hadamard_available() is False
+
+
+def test_transformers_5_keeps_its_answer_in_a_cache(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fast_hadamard_transform"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(importlib, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
+    module = ModuleType("transformers.utils.import_utils")
+    module.is_hadamard_available = functools.lru_cache(lambda: "fast_hadamard_transform" in sys.modules)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert module.is_hadamard_available() is False
+    fwht.compat.install()
+    assert module.is_hadamard_available() is True
+    fwht.compat.uninstall()
+    assert module.is_hadamard_available() is False

@@ -1,6 +1,7 @@
 #include "variants/matmul/matmul.hpp"
 
 #include <array>
+#include <limits>
 
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/device/cublaslt.hpp"
@@ -66,6 +67,11 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
     if (stride % kMultiple != 0)
       return {concat("row_stride=", stride, " must be a multiple of ", kMultiple, " elements")};
+  }
+  constexpr std::int64_t kMostBytes = std::numeric_limits<int>::max();  // between rows that are copied aside
+  if (problem.placement == Placement::in_place && 2 * problem.in.row_stride > kMostBytes) {
+    return {concat("row_stride=", problem.in.row_stride, " of ", 2 * problem.in.row_stride,
+                   " bytes exceeds the limit of ", kMostBytes, " bytes in place")};
   }
   constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
   if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};

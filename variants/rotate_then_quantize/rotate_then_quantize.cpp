@@ -21,6 +21,8 @@ Support supports_encoding(const Problem& problem) {
     return {concat("n=", problem.n(), " must be at most ", kLongest, " for codes in two launches")};
   if (problem.n() == 1 && !problem.contiguous())
     return {concat("row_stride=", problem.row_stride(), " must be 1 for rows of n=1")};
+  if (problem.op.is_sylvester() && problem.n() == 1 && static_cast<float>(problem.scale) != 1.0F)
+    return {concat("scale=", problem.scale, " must be 1 for rows of n=1, which no launch multiplies")};
   return {};
 }
 

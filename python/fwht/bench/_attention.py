@@ -26,6 +26,7 @@ import fwht
 
 from .. import quantize
 from .._torch.graph_times import times_in_turn
+from ._output import Output
 
 HEAD = 128  # elements of a head
 E4M3 = "e4m3:tensor,vllm_static"  # one scale, given: y * (1 / s)
@@ -415,9 +416,7 @@ def main(arguments: Sequence[str]) -> int:
         for name in data:
             if name not in DATA:
                 raise ValueError(f"--data {name}: unknown; known: {', '.join(DATA)}")
-        folder = Path(options.output) if options.output else None
-        if folder and (folder / "attention.json").exists():
-            raise ValueError(f"--output {folder}: has an attention.json")
+        output = Output(options.output, "attention.json")
         if not torch.cuda.is_available():
             raise ValueError("PyTorch sees no CUDA device")
         if (capability := torch.cuda.get_device_capability()) < (9, 0):
@@ -434,8 +433,6 @@ def main(arguments: Sequence[str]) -> int:
     rows: list[dict[str, Any]] = []
     for tokens in lengths:
         rows += measure(Shape(tokens, heads, kv_heads), data, options.seed, lambda line: print(line, file=sys.stderr))
-        if folder:  # after every length: a run that is cut off leaves what it has
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "attention.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+        output.write({"about": about, "rows": rows})  # after every length: a run that is cut off leaves what it has
     print(table(rows))
     return 0

@@ -28,6 +28,7 @@ from .. import operators
 from .._torch.graph_times import eager_times_in_turn, times_in_turn
 from ..integrations import compressed_tensors, convrot
 from ._attention import without_folders
+from ._output import Output
 
 CHAINS = {
     "int4_kv": "vLLM's INT4 KV cache rotates a head: to float32, signs, to 16 bits, transform, to float32, times sqrt(n), to 16 bits. "
@@ -289,9 +290,7 @@ def run(arguments: Sequence[str], subject: Subject) -> int:
         for name in names:
             if name not in chains:
                 raise ValueError(f"--chain {name}: unknown; known: {', '.join(chains)}")
-        folder = Path(options.output) if options.output else None
-        if folder and (folder / file).exists():
-            raise ValueError(f"--output {folder}: has a {file}")
+        output = Output(options.output, file)
         if not torch.cuda.is_available():
             raise ValueError("PyTorch sees no CUDA device")
     except ValueError as error:
@@ -313,9 +312,7 @@ def run(arguments: Sequence[str], subject: Subject) -> int:
                 print(made.what, file=sys.stderr, flush=True)
             else:
                 rows.append(made)
-            if folder:  # after every row: a run that is cut off leaves what it has
-                folder.mkdir(parents=True, exist_ok=True)
-                about["missing"] = [failure.what for failure in failures]
-                (folder / file).write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+            about["missing"] = [failure.what for failure in failures]
+            output.write({"about": about, "rows": rows})  # after every row: a run that is cut off leaves what it has
     print(table(rows))
     return 0 if all(failure.is_refused for failure in failures) else 1

@@ -29,6 +29,7 @@ import fwht
 from .. import linear, nn, operators
 from .._torch.graph_times import times_in_turn
 from ._attention import numbers_of, rel_l2, without_folders
+from ._output import Output
 
 CASES = {
     "bf16": "torch.nn.Linear",
@@ -216,9 +217,7 @@ def main(arguments: Sequence[str], backend: str = "inductor") -> int:
     try:
         shapes, tokens = _shapes(options.layers), numbers_of(options.tokens, "--tokens")
         host_tokens = numbers_of(options.host_tokens, "--host-tokens")
-        folder = Path(options.output) if options.output else None
-        if folder and (folder / "layers.json").exists():
-            raise ValueError(f"--output {folder}: has a layers.json")
+        output = Output(options.output, "layers.json")
     except ValueError as error:
         print(f"fwht.bench layers: {error}", file=sys.stderr)
         return 2
@@ -238,9 +237,7 @@ def main(arguments: Sequence[str], backend: str = "inductor") -> int:
         print(missing[-1], file=sys.stderr, flush=True)
 
     def save() -> None:  # after every part: a run that is cut off leaves what it has
-        if folder:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "layers.json").write_text(json.dumps({"about": about, **parts}, indent=1) + "\n")
+        output.write({"about": about, **parts})
 
     # What fails, whatever it is, is said, and the rest goes on: a run on a device is made once.
     with torch.no_grad(), warnings.catch_warnings():

@@ -30,6 +30,7 @@ from .._torch.graph_times import graph_of, replayed_in_turn
 from . import peers
 from ._attention import without_folders
 from ._layers import lines_of
+from ._output import Output
 from .peers import Call, Problem
 
 CASES = {
@@ -392,9 +393,7 @@ def main(arguments: Sequence[str]) -> int:
         problems = [(problem_of(text), False) for text in options.problem or STANDARD]
         if options.compile != "none":
             problems.append((problem_of(options.compile, "--compile"), True))
-        folder = Path(options.output) if options.output else None
-        if folder and (folder / "long.json").exists():
-            raise ValueError(f"--output {folder}: has a long.json")
+        output = Output(options.output, "long.json")
         if not torch.cuda.is_available():
             raise ValueError("PyTorch sees no CUDA device")
         sample = _checkout(options.sample)
@@ -415,9 +414,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def save() -> None:  # after every problem: a run that is cut off leaves what it has
         about["seconds"] = round(time.monotonic() - begun, 1)
-        if folder:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "long.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+        output.write({"about": about, "rows": rows})
 
     for problem, compiled in problems:
         text = text_of(problem) + ", compiled" * compiled

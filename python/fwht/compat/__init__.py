@@ -60,13 +60,19 @@ def install() -> list[str]:
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
             _set.extend((vars(module), name, value) for name, value in found.items() if vars(module).get(name, module) is None)
-    transformers = sys.modules.get("transformers.utils.import_utils")  # it keeps the answer that it gave before
+    transformers = sys.modules.get("transformers.utils.import_utils")
     if getattr(transformers, "_hadamard_available", None) is False:  # transformers 4, which asked once, at import
         _set.append((vars(transformers), "_hadamard_available", True))
     for namespace, name, value in _set[before:]:
         namespace[name] = value
-    getattr(getattr(transformers, "is_hadamard_available", None), "cache_clear", lambda: None)()
+    _ask_again()
     return [f"{namespace.get('__name__', 'sys.modules')}.{name}" for namespace, name, _ in _set[before:]]
+
+
+def _ask_again() -> None:
+    """transformers keeps its answer whether the package is there."""
+    transformers = sys.modules.get("transformers.utils.import_utils")
+    getattr(getattr(transformers, "is_hadamard_available", None), "cache_clear", lambda: None)()
 
 
 def uninstall() -> None:
@@ -76,5 +82,6 @@ def uninstall() -> None:
             if namespace is sys.modules:
                 del namespace[name]
             else:
-                namespace[name] = None
+                namespace[name] = False if value is True else None
     _set.clear()
+    _ask_again()

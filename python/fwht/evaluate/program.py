@@ -155,7 +155,7 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     del library["torch"]  # filled in by the first call with a tensor; `torch` below is there from the start
     about = {
         "model": "demo" if asked.demo else folder.resolve().name, "model_sha256": _hash(folder), "family": config.model_type,
-        "blocks": len(blocks.blocks), "length": length,
+        "blocks": len(blocks.blocks), "length": length, "batch": asked.batch,  # over which one scale of a tensor goes
         "text_sha256": blocks.sha256, "dtype": dtype, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "seed": asked.seed,
         "tasks": [task["task"] if isinstance(task, dict) else task for task in tasks],
         "calibration_blocks": 0 if calibration is None else len(calibration),
@@ -163,7 +163,11 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         "transformers": transformers.__version__, "numpy": np.__version__,
     }  # fmt: skip
     results = _Results(asked.output / "evaluation.json", about)
+    if len(blocks.blocks) < 2:
+        raise ValueError(f"--tokens {tokens}: one block of {length} tokens gives no interval; two are the least")
     reference = measure.Reference(model, blocks, asked.batch)
+    if not np.isfinite(reference.loss).all():
+        raise ValueError(f"the loss of the model itself is not finite in {dtype}; --dtype names another type")
     if asked.outliers and "outliers" not in results.data:
         results.add("outliers", outliers(model, measure.Text(blocks.blocks[:16], blocks.sha256), asked.batch))
     if tasks and "tasks" not in results.data:
@@ -183,9 +187,11 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
             hooks.check(candidate, scheme)
             hooks.install(candidate, scheme, rotations[mode], calibration, asked.batch)
             blocks_measured = reference.measure(candidate)
+            if bad := int((~np.isfinite(blocks_measured).all(axis=1)).sum()):
+                raise ValueError(f"no finite numbers in {bad} of {len(blocks_measured)} blocks")
             scores = tasks_of.scores(candidate, tokenizer, tasks, asked.batch) if tasks else None
             results.put(scheme.name, mode, blocks_measured, scores)
-        except (ValueError, NotImplementedError) as error:
+        except (ValueError, NotImplementedError, torch.linalg.LinAlgError) as error:
             results.refuse(scheme.name, mode, str(error).removeprefix("fwht: "))
         except torch.cuda.OutOfMemoryError as error:
             results.refuse(scheme.name, mode, f"no memory: {str(error).split('. ')[0]}; {needed(config, dtype, asked.batch, length)}")

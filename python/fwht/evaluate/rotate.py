@@ -109,6 +109,8 @@ def check(model: Any, rotation: Rotation) -> None:
     head = head_length(model.config)
     if rotation.names & {"R2", "R3"} and head & (head - 1):
         raise ValueError(f"R2 and R3 rotate heads of 2^k elements; these have {head}")
+    if rotation.block == 1:
+        raise ValueError("block1 rotates nothing; blocks have 2^k inputs, from 2 on")
     if rotation.block:
         for name, module in linears(model):
             if module.in_features % rotation.block or rotation.block & (rotation.block - 1):
