@@ -462,3 +462,10 @@ def test_the_folders_of_kernels(tmp_path, built_by, backends):
 def test_nothing_is_checked_where_git_does_not_say_what_changed(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(checks, "ROOT", tmp_path)
     assert checks.why_not("sentences") == "this is no git checkout, which says what changed"
+
+
+def test_a_grid_of_a_file_is_found_from_every_folder(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "my.grid").write_text("n = 8\n")
+    monkeypatch.chdir(tmp_path)
+    assert commands.parse("run", ["--grid", "my.grid"], one=("--grid",)).grid == str(tmp_path / "my.grid")
+    assert commands.parse("profile", ["--grid", "my.grid", "--grid", "quick"], many=("--grid",)).grid == [str(tmp_path / "my.grid"), "quick"]

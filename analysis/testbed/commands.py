@@ -78,6 +78,8 @@ def parse(command: str, arguments: list[str], *, one: Iterable[str] = (), many: 
         if getattr(found, name[2:], None):
             setattr(found, name[2:], os.path.abspath(getattr(found, name[2:])))
     check_selection(command, [word for name in ("variant", "grid", "dtype") for text in listed(found, name) for word in (f"--{name}", text)])
+    if grids := [os.path.abspath(grid) if Path(grid).is_file() else grid for grid in listed(found, "grid")]:
+        found.grid = grids if isinstance(found.grid, list) else grids[0]
     return found
 
 
@@ -188,7 +190,6 @@ def command_run(arguments: list[str]) -> int:
     asked = parse("run", arguments, one=("--grid", "--output"), many=("--variant",))
     check_output(asked.output)
     grid = asked.grid or "quick"
-    grid = os.path.abspath(grid) if Path(grid).is_file() else grid
     check_room(1500)
     gpu = has_gpu()
     if gpu:

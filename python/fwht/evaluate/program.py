@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--calibration", type=_positive, default=16, help="blocks behind those that are measured, for GPTQ (default: 16)")
     parser.add_argument("--batch", type=_positive, default=8, help="blocks at once")
     parser.add_argument("--seed", type=int, default=0, help="of the random signs")
-    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float16 on a GPU, float32 on the CPU")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float16 on a GPU, float32 on the CPU, with --save as the checkpoint has it")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--cost", action="store_true", help="time the online rotations on this GPU")
     parser.add_argument("--outliers", action="store_true", help="outliers by layer, before and after rotation")
@@ -123,14 +123,14 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     modes = (asked.rotations or ("folded,rotated" if asked.demo else "plain,folded,rotated")).split(",")
     rotations = {mode: rotate.Rotation.parse(mode, asked.seed) for mode in modes}
     device = asked.device or ("cuda" if torch.cuda.is_available() and not asked.demo else "cpu")
-    dtype = asked.dtype or ("float16" if device == "cuda" else "float32")
+    dtype = asked.dtype or ("auto" if asked.save else "float16" if device == "cuda" else "float32")  # auto: as the checkpoint has it
     tokens, length = asked.tokens or (4096 if asked.demo else 131072), asked.length or (512 if asked.demo else 2048)
 
     if asked.cost and device != "cuda":
         raise ValueError("--cost times a GPU, and the device is the CPU")
 
     def load() -> Any:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), attn_implementation=hooks.ATTENTION)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype, dtype), attn_implementation=hooks.ATTENTION)
         return model.to(device).eval()
 
     config = transformers.AutoConfig.from_pretrained(folder)
