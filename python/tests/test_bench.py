@@ -989,3 +989,21 @@ def test_the_sample_is_built_from_a_checkout(tmp_path, monkeypatch):
     assert "cuda_sample" not in _long.contestants(_long.problem_of("f64/n1024/r2"), False, sample)
     with pytest.raises(ValueError, match=r"--sample \S+late: is no folder"):
         _long._checkout(str(tmp_path / "late"))
+
+
+def test_what_a_bench_writes_is_whole_or_not_there(tmp_path, monkeypatch):
+    from fwht.bench._output import Output, lines_of
+
+    folder = tmp_path / "new" / "folder"
+    output = Output(str(folder), "layers.json")
+    output.write({"rows": [1]})
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("killed here")))
+    with pytest.raises(OSError, match="killed here"):
+        output.write({"rows": [1, 2]})
+    assert json.loads((folder / "layers.json").read_text()) == {"rows": [1]}
+    (tmp_path / "file").write_text("")
+    for given, name, words in ((str(folder), "layers.json", "has a layers.json"), (str(tmp_path / "file"), "x.json", "is no folder"), ("", "x.json", "no folder")):
+        with pytest.raises(ValueError, match=words):
+            Output(given, name)
+    Output(None, "x.json").write({})
+    assert lines_of([]) == "" and lines_of([{"a": 1.23456, "b": None}], ("b", "a")) == "b  a\n-  1.235\n"

@@ -26,7 +26,7 @@ import fwht
 
 from .. import quantize
 from .._torch.graph_times import times_in_turn
-from ._output import Output
+from ._output import Output, lines_of
 
 HEAD = 128  # elements of a head
 E4M3 = "e4m3:tensor,vllm_static"  # one scale, given: y * (1 / s)
@@ -374,13 +374,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Microseconds and relative errors, a line for each row."""
     columns = ("case", "data", "tokens", "q_us", "k_us", "v_us", "inputs_us", "attention_us", "layer_us", "copy_of_q_us",
                "q_terabytes_per_second", "rel_l2", "rel_l2_of_inputs")  # fmt: skip
-
-    def cell(value: Any) -> str:
-        return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-    lines = [columns, *(tuple(cell(row[column]) for column in columns) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in lines)
+    return lines_of(rows, columns)
 
 
 def numbers_of(text: str, option: str, multiple: int = 1) -> list[int]:
@@ -434,5 +428,5 @@ def main(arguments: Sequence[str]) -> int:
     for tokens in lengths:
         rows += measure(Shape(tokens, heads, kv_heads), data, options.seed, lambda line: print(line, file=sys.stderr))
         output.write({"about": about, "rows": rows})  # after every length: a run that is cut off leaves what it has
-    print(table(rows))
+    print(table(rows), end="")
     return 0

@@ -28,7 +28,7 @@ from .. import operators
 from .._torch.graph_times import eager_times_in_turn, times_in_turn
 from ..integrations import compressed_tensors, convrot
 from ._attention import without_folders
-from ._output import Output
+from ._output import Output, lines_of
 
 CHAINS = {
     "int4_kv": "vLLM's INT4 KV cache rotates a head: to float32, signs, to 16 bits, transform, to float32, times sqrt(n), to 16 bits. "
@@ -246,13 +246,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """A line for each row."""
     columns = ("chain", "rows" if rows and "rows" in rows[0] else "tokens", "n", "chain_us", "ours_us", "ratio", "chain_launches", "ours_launches", "ours_terabytes_per_second", "difference",
                "bound")  # fmt: skip
-
-    def cell(value: Any) -> str:
-        return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-    lines = [columns, *(tuple(cell(row[column]) for column in columns) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in lines)
+    return lines_of(rows, columns)
 
 
 class Subject(NamedTuple):
@@ -314,5 +308,5 @@ def run(arguments: Sequence[str], subject: Subject) -> int:
                 rows.append(made)
             about["missing"] = [failure.what for failure in failures]
             output.write({"about": about, "rows": rows})  # after every row: a run that is cut off leaves what it has
-    print(table(rows))
+    print(table(rows), end="")
     return 0 if all(failure.is_refused for failure in failures) else 1

@@ -29,7 +29,7 @@ import fwht
 from .. import linear, nn, operators
 from .._torch.graph_times import times_in_turn
 from ._attention import numbers_of, rel_l2, without_folders
-from ._output import Output
+from ._output import Output, lines_of
 
 CASES = {
     "bf16": "torch.nn.Linear",
@@ -176,14 +176,6 @@ def error_rows(modules: dict[str, torch.nn.Module], weight: torch.Tensor, seed: 
         truth = x.double() @ weight.double().t()
         for case, module in modules.items():
             yield {"case": case, "n": n, "k": k, "data": data, "rel_l2": rel_l2(module(x), truth)}
-
-
-def lines_of(rows: list[dict[str, Any]]) -> str:
-    if not rows:
-        return ""
-    words = [list(rows[0]), *([f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*words)]
-    return "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in words) + "\n"
 
 
 def _shapes(text: str) -> list[tuple[int, int]]:

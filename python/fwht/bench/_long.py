@@ -29,8 +29,7 @@ import fwht
 from .._torch.graph_times import graph_of, replayed_in_turn
 from . import peers
 from ._attention import without_folders
-from ._layers import lines_of
-from ._output import Output
+from ._output import Output, lines_of
 from .peers import Call, Problem
 
 CASES = {

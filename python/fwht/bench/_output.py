@@ -1,8 +1,9 @@
-"""The file that a bench writes as it goes."""
+"""The file that a bench writes as it goes, and its table."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,17 @@ class Output:
         part = self._file.with_suffix(".part")
         part.write_text(json.dumps(contents, indent=1) + "\n")
         part.replace(self._file)
+
+
+def lines_of(rows: list[dict[str, Any]], columns: Sequence[str] = ()) -> str:
+    """A line for each row below the names of its columns, all of them or those named; "" for no rows."""
+    if not rows:
+        return ""
+
+    def cell(value: Any) -> str:
+        return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    names = list(columns or rows[0])
+    words = [names, *([cell(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*words)]
+    return "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in words) + "\n"
