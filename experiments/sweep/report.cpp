@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace fwht::sweep {
 
@@ -19,19 +21,21 @@ struct Best {
   double time_us = 0.0, fraction = 0.0;
 };
 
-// dtype, mode, placement, what else the problem has, elements.
+// dtype, mode, placement, arrangement and encoding, elements.
 using Table = std::tuple<std::string, std::string, std::string, std::string, std::int64_t>;
 
-std::string more_of(const CsvRow& row) {
+std::string joined(const CsvRow& row, std::initializer_list<const char*> columns) {
   std::string text;
-  const auto add = [&](const std::string& words) { text += words.empty() ? "" : ", " + words; };
-  add(row.at("arrangement"));
-  if (row.at("operator") != row.at("n")) add(row.at("operator"));
-  const bool side_by_side = row.at("arrangement").find("inner") == std::string::npos;
-  if (side_by_side && row.at("row_stride") != row.at("n"))
-    add("rows at a distance of " + row.at("row_stride"));
-  add(row.at("encoding"));
+  for (const char* column : columns)
+    if (!row.at(column).empty()) text += ", " + row.at(column);
   return text;
+}
+
+// What tells rows of a table apart: "4096", "28x512", "4096/ld4104".
+std::string row_of(const CsvRow& row) {
+  const bool side_by_side = row.at("arrangement").find("inner") == std::string::npos;
+  const bool apart = side_by_side && row.at("row_stride") != row.at("n");
+  return row.at("operator") + (apart ? "/ld" + row.at("row_stride") : "");
 }
 
 std::string count_text(std::int64_t count) {
@@ -42,13 +46,13 @@ std::string count_text(std::int64_t count) {
 }  // namespace
 
 std::string best_variants(const std::vector<CsvRow>& results) {
-  std::map<Table, std::map<std::int64_t, Best>> tables;
+  std::map<Table, std::map<std::pair<std::int64_t, std::string>, Best>> tables;
   for (const CsvRow& row : results) {
     if (row.at("status") != "ok") continue;
-    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"), more_of(row),
-                      std::stoll(row.at("elements"))};
+    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"),
+                      joined(row, {"arrangement", "encoding"}), std::stoll(row.at("elements"))};
     const double time_us = std::stod(row.at("time_us"));
-    Best& best = tables[table][std::stoll(row.at("n"))];
+    Best& best = tables[table][{std::stoll(row.at("n")), row_of(row)}];
     if (best.variant.empty() || time_us < best.time_us) {
       best = {row.at("variant"), row.at("limit_kernel"), time_us, std::stod(row.at("fraction_of_limit"))};
     }
@@ -60,9 +64,9 @@ std::string best_variants(const std::vector<CsvRow>& results) {
                         placement == "in" ? "in" : "out of", mode, more);
     text +=
         fmt::format("{:>8}  {:<16} {:>12}  {:>8}  {}\n", "n", "best variant", "us", "of limit", "limit by");
-    for (const auto& [n, best] : lengths) {
-      text += fmt::format("{:>8}  {:<16} {:>12.3f}  {:>8.2f}  {}\n", n, best.variant, best.time_us,
-                          best.fraction, best.limit_kernel);
+    for (const auto& [length, best] : lengths) {
+      text += fmt::format("{:>8}  {:<16} {:>12.3f}  {:>8.2f}  {}\n", length.second, best.variant,
+                          best.time_us, best.fraction, best.limit_kernel);
     }
   }
   return text;
@@ -72,8 +76,9 @@ std::string problems_found(const std::vector<CsvRow>& results) {
   std::string text;
   for (const CsvRow& row : results) {
     if (row.at("status") == "ok") continue;
-    text += fmt::format("{}: {} {}/n{}/r{} {}{}: {}\n", row.at("status"), row.at("variant"), row.at("dtype"),
-                        row.at("n"), row.at("rows"), row.at("mode"), more_of(row), row.at("message"));
+    text += fmt::format("{}: {} {}/{}{}/r{} {}{}: {}\n", row.at("status"), row.at("variant"), row.at("dtype"),
+                        row.at("operator") == row.at("n") ? "n" : "", row_of(row), row.at("rows"),
+                        row.at("mode"), joined(row, {"arrangement", "encoding"}), row.at("message"));
   }
   return text;
 }

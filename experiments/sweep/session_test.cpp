@@ -294,6 +294,9 @@ TEST(Report, NamesTheBestVariantOfEachLength) {
                   {"elements", "1024"},
                   {"placement", "in"},
                   {"arrangement", std::string(variant) == "walsh" ? "sequency" : ""},
+                  {"operator", n},
+                  {"encoding", std::string(variant) == "codes" ? "e4m3:row" : ""},
+                  {"row_stride", std::string(variant) == "apart" ? "24" : n},
                   {"mode", "replay"},
                   {"status", status},
                   {"time_us", time_us},
@@ -301,15 +304,19 @@ TEST(Report, NamesTheBestVariantOfEachLength) {
                   {"fraction_of_limit", "0.5"},
                   {"message", "why"}};
   };
-  const std::vector<CsvRow> rows = {row("slow", "16", "ok", "3"), row("quick", "16", "ok", "2"),
+  const std::vector<CsvRow> rows = {row("slow", "16", "ok", "3"),        row("quick", "16", "ok", "2"),
                                     row("wrong", "16", "incorrect", ""), row("slow", "512", "ok", "4"),
-                                    row("walsh", "16", "ok", "1")};
+                                    row("walsh", "16", "ok", "1"),       row("codes", "16", "ok", "9"),
+                                    row("apart", "16", "ok", "8")};
   const std::string table = best_variants(rows);
   EXPECT_NE(table.find("f16, 2^10 elements, in place, replay"), std::string::npos) << table;
   EXPECT_NE(table.find("quick"), std::string::npos);
   EXPECT_EQ(table.find("wrong"), std::string::npos);
   EXPECT_GT(table.find("walsh"), table.find("f16, 2^10 elements, in place, replay, sequency"))
       << "another problem";
+  EXPECT_NE(table.find("in place, replay, e4m3:row\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("codes"), std::string::npos) << "slower, and of other results";
+  EXPECT_NE(table.find("16/ld24  apart"), std::string::npos) << table;
   EXPECT_LT(table.find("quick"), table.find("slow")) << "one line a length";
   EXPECT_EQ(problems_found(rows), "incorrect: wrong f16/n16/r1 replay: why\n");
   EXPECT_EQ(best_variants({}), "");
