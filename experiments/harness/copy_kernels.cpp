@@ -51,20 +51,28 @@ Words vector_at(const std::byte* in, std::int64_t bytes, std::int64_t vector) {
 // The share of fold_copy that belongs to vectors [begin, end): all of them read, their bytes written, and
 // every word behind those that is made of one of them.
 template <int stored>
-void fold_vectors_of(const std::byte* in, std::byte* out, Traffic traffic, std::uint32_t mask,
-                     std::int64_t begin, std::int64_t end) {
+void fold_vectors_of(const std::byte* __restrict in, std::byte* __restrict out, Traffic traffic,
+                     std::uint32_t mask, std::int64_t begin, std::int64_t end) {
   const std::int64_t vectors = ceil_div(traffic.read, 16);
-  const bool more = stored * vectors < traffic.written;  // than one store a vector
   std::uint32_t seen = 0;
-  for (std::int64_t v = begin; v < end; ++v) {
-    const Words words = vector_at(in, traffic.read, v);
+  const auto fold = [&](const Words& words, std::int64_t v) {
     const std::uint32_t halves[2] = {words.word[0] ^ words.word[1] ^ mask,
                                      words.word[2] ^ words.word[3] ^ mask};
-    const std::uint32_t all = words.all() ^ mask;
+    const std::uint32_t all = halves[0] ^ halves[1] ^ mask;
     seen ^= all;
     if constexpr (stored == 8) std::memcpy(out + 8 * v, halves, 8);
     if constexpr (stored == 4) std::memcpy(out + 4 * v, &all, 4);
-    if (!more) continue;
+  };
+  const std::int64_t whole = std::min(end, traffic.read / 16);
+  for (std::int64_t v = begin; v < whole; ++v) {
+    Words words;
+    std::memcpy(&words, in + 16 * v, 16);
+    fold(words, v);
+  }
+  for (std::int64_t v = std::max(begin, whole); v < end; ++v)
+    fold(vector_at(in, traffic.read, v), v);
+  for (std::int64_t v = begin; v < end && stored * vectors + 4 * v < traffic.written; ++v) {
+    const std::uint32_t all = vector_at(in, traffic.read, v).all() ^ mask;
     for (std::int64_t at = stored * vectors + 4 * v; at < traffic.written; at += 4 * vectors)
       std::memcpy(out + at, &all, static_cast<std::size_t>(std::min<std::int64_t>(4, traffic.written - at)));
   }
