@@ -549,8 +549,10 @@ ResultsFolder ResultsFolder::resume(const fs::path& path, const Provenance& prov
   refuse_other_origin(context, provenance, path.string());
   refuse_other_schema(path);
   refuse_changed_files(context, path);
-  for (const Table& table : all_tables())
-    read_table(path, table);  // refused before anything is changed
+  for (const Table& table : all_tables()) {  // refused before anything is changed
+    const std::vector<CsvRow> rows = read_table(path, table);
+    if (run.accept) run.accept(table.name, rows);
+  }
   for (const Table& table : all_tables())
     cut_half_line(path / table.name);
   add_run(context, provenance, run);

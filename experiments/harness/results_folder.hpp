@@ -36,6 +36,9 @@ struct RunInfo {
   std::vector<std::string> variants;  ///< in ladder order
   /// Of programs that run over several ranks: version of NCCL, and its variables with their values.
   std::vector<std::pair<std::string, std::string>> communication = {};
+  /// Of a folder that goes on, table by table: throws BadRequest for rows that this run cannot stand beside.
+  /// Nothing has changed then.
+  std::function<void(const std::string& table, const std::vector<CsvRow>& rows)> accept = {};
 };
 
 class ResultsFolder {

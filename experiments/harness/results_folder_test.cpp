@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "common/host/error.hpp"
 #include "experiments/harness/schema.hpp"
@@ -158,6 +159,24 @@ TEST_F(ResultsFolderTest, KeepsTheRowsOfEarlierRuns) {
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].at("kernel"), "a");
   EXPECT_EQ(rows[1].at("kernel"), "b");
+}
+
+TEST_F(ResultsFolderTest, WhatCannotStandBesideItsRowsChangesNothing) {
+  { ResultsFolder::create(path, provenance, accuracy).finish(); }
+  const Json before = context();
+  RunInfo other = accuracy;
+  std::set<std::string> asked;
+  other.accept = [&](const std::string& table, const std::vector<CsvRow>& rows) {
+    asked.insert(table);
+    EXPECT_TRUE(rows.empty());
+    if (table == "accuracy.csv") throw BadRequest("other seeds");
+  };
+  EXPECT_THROW(ResultsFolder::resume(path, provenance, other), BadRequest);
+  EXPECT_TRUE(asked.contains("accuracy.csv"));
+  EXPECT_EQ(context(), before);
+  other.accept = {};
+  ResultsFolder::resume(path, provenance, other);
+  EXPECT_NE(context(), before) << "this was a run";
 }
 
 TEST_F(ResultsFolderTest, DirtyOnceIsDirty) {

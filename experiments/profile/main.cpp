@@ -188,16 +188,19 @@ int run(int argc, const char* const* argv) {
   if (!device.has_cuda()) throw BadRequest("profiling needs a CUDA device: " + device.why_no_cuda);
 
   const Provenance provenance = gather_provenance(argc, argv, device);
-  const harness::RunInfo info{"fwht_profile",
-                              grid.name.empty() ? "problems" : grid.name,
-                              grid.text,
-                              {1},
-                              harness::names_of(variants)};
+  const harness::RunInfo info{
+      "fwht_profile",
+      grid.name.empty() ? "problems" : grid.name,
+      grid.text,
+      {1},
+      harness::names_of(variants),
+      {},
+      [](const std::string& table, const std::vector<harness::CsvRow>& rows) {
+        if (table == "launches.csv" && !rows.empty())
+          throw BadRequest("the folder holds a profile already; another one needs another folder");
+      }};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
-  if (!folder.rows("launches.csv").empty()) {
-    throw BadRequest(folder.path().string() + " holds a profile already; a second one needs another folder");
-  }
   return harness::write_folder(folder, argc, argv, [&] {
     ProfileRun session(folder, device, options.most_kernels);
     session.run_peaks();

@@ -74,6 +74,8 @@ bool parse(TensorParallelOptions& options, int argc, const char* const* argv) {
   app.add_flag("--check", options.check_only, "checks only, nothing is timed");
   app.add_flag("--model", options.model_only, "only the model's table; nothing is run");
   harness::add_folder_options(app, options);
+  app.get_option("--resume")
+      ->description("a results folder to add this run to; points that it has are measured again");
   return harness::parse_command_line(app, argc, argv);
 }
 

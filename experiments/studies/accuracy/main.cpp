@@ -146,6 +146,16 @@ std::string summary(const std::vector<CsvRow>& rows) {
   return text;
 }
 
+/// A case is measured once, whatever its seeds.
+void require_same_seeds(const std::vector<CsvRow>& rows, const std::vector<std::uint64_t>& seeds) {
+  const std::string asked = fmt::format("{}", fmt::join(seeds, ";"));
+  for (const CsvRow& row : rows) {
+    if (const std::string& there = row.at("seeds"); !there.empty() && there != asked)
+      throw BadRequest(fmt::format(
+          "the folder has rows of the seeds {}, this run asks for {}; name another folder", there, asked));
+  }
+}
+
 int run(int argc, const char* const* argv) {
   AccuracyOptions options;
   if (!parse(options, argc, argv)) return 0;
@@ -170,7 +180,15 @@ int run(int argc, const char* const* argv) {
   }
   ResultsFolder folder =
       ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
-                          {"fwht_accuracy", "", "", options.seeds, harness::names_of(variants)});
+                          {"fwht_accuracy",
+                           "",
+                           "",
+                           options.seeds,
+                           harness::names_of(variants),
+                           {},
+                           [&](const std::string& table, const std::vector<CsvRow>& rows) {
+                             if (table == "accuracy.csv") require_same_seeds(rows, options.seeds);
+                           }});
   if (!work.unsupported.empty()) {
     std::cerr << fmt::format(
         "{} combinations of variant, dtype and n are not supported here; --dry-run lists them\n",
