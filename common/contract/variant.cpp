@@ -7,6 +7,7 @@
 #include "common/contract/scratch.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
+#include "common/host/overlap.hpp"
 #include "common/host/text.hpp"
 
 namespace fwht {
@@ -36,10 +37,7 @@ struct Span {
 };
 
 void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
-  if (a.address >= b.address + static_cast<std::uintptr_t>(b.bytes) ||
-      b.address >= a.address + static_cast<std::uintptr_t>(a.bytes)) {
-    return;
-  }
+  if (!overlap(a.address, a.bytes, b.address, b.bytes)) return;
   throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address),
                           " overlap: the out-of-place problem ", to_string(problem), " spans ",
                           std::max(a.bytes, b.bytes), " bytes"));

@@ -17,6 +17,8 @@
 
 namespace fwht {
 
+inline constexpr std::int64_t kMostGridLayers = 65535;  // blocks in the y or z dimension
+
 struct LaunchGrid {
   std::int64_t blocks = 1;
   int threads = 0;            // of a block
@@ -33,11 +35,11 @@ class LaunchConfig {
  public:
   /// Throws BadRequest for more blocks than a grid may have.
   LaunchConfig(const LaunchGrid& grid, cudaStream_t stream) {
-    constexpr std::int64_t kMostBlocks = std::numeric_limits<int>::max(), kMostLayers = 65535;
-    if (grid.blocks > kMostBlocks || grid.layers > kMostLayers || grid.depth > kMostLayers) {
+    constexpr std::int64_t kMostBlocks = std::numeric_limits<int>::max();
+    if (grid.blocks > kMostBlocks || grid.layers > kMostGridLayers || grid.depth > kMostGridLayers) {
       throw BadRequest(concat("a grid of ", grid.blocks, " x ", grid.layers, " x ", grid.depth,
-                              " blocks exceeds the limit of ", kMostBlocks, " x ", kMostLayers, " x ",
-                              kMostLayers));
+                              " blocks exceeds the limit of ", kMostBlocks, " x ", kMostGridLayers, " x ",
+                              kMostGridLayers));
     }
     if (grid.programmatic) {
       attributes_[config_.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;

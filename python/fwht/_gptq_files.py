@@ -163,6 +163,8 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
         raise ValueError(f"fwht: zero points are stored as {', '.join(sorted(kinds))}; a checkpoint has one of v1 and v2")
     kind = kinds.pop() if kinds else "v1"
     groups = {_group_size(tensors): layer for layer, tensors in given.items()}
+    if -1 in groups and len(groups) == 2 and all(8 * t.qweight.shape[0] in groups for t in given.values() if _group_size(t) < 0):
+        del groups[-1]  # as many inputs as a group of the others has
     if len(groups) > 1:
         (size, layer), (other_size, other) = list(groups.items())[:2]
         raise ValueError(f"fwht: {layer} has group_size={size} and {other} {other_size}; a checkpoint has one")

@@ -411,6 +411,10 @@ def test_the_order_of_the_groups_in_files(tmp_path):
     with pytest.raises(ValueError, match="a has group_size=64 and b 32; a checkpoint has one"):
         linear.save(tmp_path, dict(zip("ab", made, strict=True)))
     assert not list(tmp_path.iterdir())
+    given, _ = layer(k=64, group=64)
+    short = linear.GptqTensors(*(given if torch is None else tensors(given)), None, "v1")
+    linear.save(tmp_path / "both", {"a": made[0], "short": short})
+    assert json.loads((tmp_path / "both" / "quantize_config.json").read_text())["group_size"] == 64
     linear.save(tmp_path, {"a": made[0]})
     loaded = linear.load(tmp_path, "a")
     assert loaded.g_idx is not None

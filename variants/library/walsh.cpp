@@ -16,6 +16,7 @@
 #include "common/device/stream_query.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
+#include "common/host/overlap.hpp"
 #include "common/host/parallel_for.hpp"
 #include "common/host/text.hpp"
 #include "variants/cpu/cpu.hpp"
@@ -190,10 +191,8 @@ void require_convolution(Dtype dtype, std::int64_t n, std::int64_t rows) {
 
 void require_apart(const char* a, const void* at_a, std::int64_t bytes_a, const char* b, const void* at_b,
                    std::int64_t bytes_b) {
+  if (!overlap(at_a, bytes_a, at_b, bytes_b)) return;
   const auto first = reinterpret_cast<std::uintptr_t>(at_a), second = reinterpret_cast<std::uintptr_t>(at_b);
-  if (first + static_cast<std::uintptr_t>(bytes_a) <= second ||
-      second + static_cast<std::uintptr_t>(bytes_b) <= first)
-    return;
   throw BadRequest(concat(a, "=", hex(first), " and ", b, "=", hex(second), ", of ", bytes_a, " and ",
                           bytes_b, " bytes, overlap"));
 }

@@ -2,11 +2,11 @@
 
 #include <bit>
 #include <cmath>
-#include <functional>
 
 #include "common/contract/linear/rotation_layout.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
+#include "common/host/overlap.hpp"
 #include "common/host/text.hpp"
 
 namespace fwht {
@@ -16,12 +16,6 @@ void require_pointer(const char* name, const void* pointer) {
   if (pointer == nullptr) throw BadRequest(concat(name, " is a null pointer"));
   if (reinterpret_cast<std::uintptr_t>(pointer) % LinearPlan::kAlignment != 0)
     throw BadRequest(concat(name, " is no multiple of ", LinearPlan::kAlignment, " bytes"));
-}
-
-bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
-  const auto* from_a = static_cast<const std::byte*>(a);
-  const auto* from_b = static_cast<const std::byte*>(b);
-  return std::less<>{}(from_a, from_b + b_bytes) && std::less<>{}(from_b, from_a + a_bytes);
 }
 
 constexpr std::int64_t kPartAlignment = 256;

@@ -144,10 +144,9 @@ void add_with_signs(Dtype dtype, const void* in, void* out, const Parts& parts, 
 void pick_columns(const void* in, void* out, const std::int32_t* columns, std::int64_t rows,
                   std::int64_t count, std::int64_t width, Stream stream) {
   if (rows == 0 || count == 0) return;
-  constexpr std::int64_t kMostLayers = 65535;
   launch(pick_columns_kernel,
-         {.blocks = blocks_for(count), .threads = kThreads, .layers = std::min(rows, kMostLayers)}, stream,
-         static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), columns,
+         {.blocks = blocks_for(count), .threads = kThreads, .layers = std::min(rows, kMostGridLayers)},
+         stream, static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), columns,
          static_cast<int>(rows), static_cast<int>(count), static_cast<int>(width));
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/device/memory.hpp"
 #include "common/host/error.hpp"
+#include "common/host/overlap.hpp"
 #include "common/host/text.hpp"
 #include "variants/library/sharded/moves.hpp"
 
@@ -168,13 +169,13 @@ void ShardedPlan::execute(const void* in, void* out, Stream stream) const {
 
 /// Here, since another rank waits for what this one has enqueued.
 void ShardedPlan::check(const void* in, const void* out) const {
-  const auto bytes = static_cast<std::uintptr_t>(problem_.shard_bytes());
+  const std::int64_t bytes = problem_.shard_bytes();
   const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
   for (const auto& [name, address] : {std::pair("in", from), std::pair("out", to)}) {
     if (bytes > 0 && (address == 0 || address % 16 != 0))
       throw BadRequest(concat(name, "=", hex(address), " must be aligned to 16 bytes and not null"));
   }
-  if (from < to + bytes && to < from + bytes)
+  if (overlap(from, bytes, to, bytes))
     throw BadRequest(concat("in=", hex(from), " and out=", hex(to), ", of ", bytes, " bytes each, overlap"));
 }
 

@@ -111,7 +111,7 @@ class DequantizeFirstPlan final : public LinearPlan {
     launch(p.dtype == Dtype::f16 ? dequantize<Dtype::f16> : dequantize<Dtype::bf16>,
            {.blocks = ceil_div(p.n, kThreads),
             .threads = kThreads,
-            .layers = std::min<std::int64_t>(p.k / 8, 65535)},
+            .layers = std::min(p.k / 8, kMostGridLayers)},
            stream, view, weights, static_cast<int>(p.n), static_cast<int>(p.k),
            static_cast<int>(p.group_rows()));
     product_.enqueue(operands.x, weights, operands.y, workspace, stream);
