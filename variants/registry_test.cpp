@@ -64,7 +64,7 @@ const std::vector<Golden> kGolden = {
   {"butterflies",   {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
   {"hadacore",      kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
-  {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
+  {"mma_split",     kF16Bf16,       {64, k2To16}, {64, k2To16}, kNone,        8, true, true, {}, {64, k2To16}, 16384},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
   {"passes",        kF32AndWider,   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
   {"passes",        kF16Bf16,       {k2To16, k2To31}, {k2To16, k2To31}, kNone, 1, true, true, {}, {k2To16, k2To31}},

@@ -183,8 +183,7 @@ std::vector<std::string_view> preferred_variants(const Problem& problem, const D
   // have no other kernels.
   if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};
   if (problem.n() > (1 << (problem.dtype() == Dtype::f32 ? 15 : 16))) return {"passes"};
-  if (problem.n() == 1 << 16) return {"wgmma", "mma_kronecker", "passes"};
-  // Where wgmma and mma_split end, mma_kronecker goes to 2^16 on any tensor core.
+  if (problem.n() == 1 << 16) return {"wgmma", "mma_split", "mma_kronecker", "passes"};
   if (problem.n() >= 8192) return {"wgmma", "mma_split", "mma_kronecker", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/storage.cuh"
 #include "variants/kit/device_lanes.cuh"
 #include "variants/mma_split/launches.hpp"
@@ -47,6 +48,13 @@ class DeviceWarp : public rows::DeviceLanes<tile> {
       ptx::mma_sync_m16n8k16_f32_f16(d, first_, {b0, b1});
     } else {
       ptx::mma_sync_m16n8k16_f32_bf16(d, first_, {b0, b1});
+    }
+  }
+  __device__ void first_stage_add(float (&d)[4], Word b0, Word b1) const {
+    if constexpr (tile.dtype == Dtype::f16) {
+      ptx::mma_sync_m16n8k16_f32_f16_accumulate(d, first_, {b0, b1});
+    } else {
+      ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d, first_, {b0, b1});
     }
   }
   __device__ void remove_high(float (&d)[4], Word h0, Word h1) const {

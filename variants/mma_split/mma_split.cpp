@@ -8,6 +8,7 @@
 #include "variants/kit/encode/output.hpp"
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/prologue.hpp"
+#include "variants/mma_split/streamed_shape.hpp"
 
 namespace fwht::mma_split {
 namespace {
@@ -63,9 +64,16 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.encoding.is_plain() && problem.op.is_regular() && takes_regular(log2_floor(problem.n())))
     rows.op = Operator::sylvester(problem.n());
   if (Support strides = require_one_row_stride(rows); !strides) return strides;
-  if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
+  const bool may_be_streamed = problem.encoding.is_plain() && !problem.op.has_signs();
+  const int largest = may_be_streamed ? StreamedShape::kLargestLogN : kLargestLogN;
+  if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << largest); !n) return n;
   const int log_n = log2_floor(problem.n());
-  const int bytes = 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
+  if (is_streamed(log_n) && problem.row_stride() % 8 != 0) {
+    return {concat("row_stride=", problem.row_stride(), " must be a multiple of 8 elements for n=",
+                   problem.n(), ": rows are copied in units of 16 bytes")};
+  }
+  const int bytes = is_streamed(log_n) ? streamed_shape(log_n, device.shared_bytes_per_block).shared_bytes()
+                                       : 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
   if (bytes <= device.shared_bytes_per_block) return {};
   return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
@@ -108,6 +116,14 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,
   // which a shift of the index mixes. Newer devices were not probed.
   numerics.promises.xor_shift_exact = compute_capability == 90;
+  if (const int log_n = log2_floor(problem.n()); is_streamed(log_n)) {
+    // What the first stage read is gone when it turns out to have failed: an infinity makes its row NaN, and
+    // so does an overflow. Of two halves it chains the sums, in an order that a shift exchanges.
+    const int halves = StreamedShape{log_n}.halves();
+    numerics.promises.infinity_exact = false;
+    numerics.promises.intermediate_growth = std::max(numerics.promises.intermediate_growth, 16.0 * halves);
+    if (halves > 1) numerics.promises.xor_shift_exact = false;
+  }
   return numerics;
 }
 

@@ -5,6 +5,7 @@
 #include "variants/mma_split/kernels.hpp"
 #include "variants/mma_split/plain_launches.hpp"
 #include "variants/mma_split/signed_kernels.hpp"
+#include "variants/mma_split/streamed_shape.hpp"
 
 namespace fwht::mma_split {
 namespace {
@@ -50,6 +51,7 @@ rows::KernelTable table_for(const Operator& op) {
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   if (!problem.encoding.is_plain()) return make_encoded_plan(problem, device);
+  if (is_streamed(log2_floor(problem.n()))) return make_streamed_plan(problem, device);
   return rows::make_rows_plan(problem, device, table_for(problem.op), factors(problem),
                               numerics_of(problem, device.compute_capability()));
 }

@@ -28,6 +28,7 @@
 #include "variants/mma_split/roped_kernels.hpp"
 #include "variants/mma_split/signed_kernels.hpp"
 #include "variants/mma_split/split_program.hpp"
+#include "variants/mma_split/streamed_shape.hpp"
 
 namespace fwht::mma_split {
 namespace {
@@ -292,6 +293,135 @@ TEST(MmaSplitProgram, SymmetriesAreExactWhereTheModelSaysSo) {
       }
     }
   }
+}
+
+// ---- rows of 32768 and 65536
+
+struct StreamedCase {
+  Dtype dtype;
+  int log_n;
+
+  Problem problem(std::int64_t rows) const { return make_problem(dtype, std::int64_t{1} << log_n, rows); }
+};
+
+std::vector<StreamedCase> streamed_cases() {
+  std::vector<StreamedCase> all;
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16})
+    for (int log_n = StreamedShape::kSmallestLogN; log_n <= StreamedShape::kLargestLogN; ++log_n)
+      all.push_back({dtype, log_n});
+  return all;
+}
+
+TEST(MmaSplitStreamed, EveryVectorHasOnePlaceAndEveryQuadOfARoundToo) {
+  for (const int log_n : {15, 16}) {
+    for (const int rounds : {2, 4}) {
+      const StreamedShape shape{log_n, rounds};
+      std::set<int> vectors, quads;
+      for (int warp = 0; warp < StreamedShape::kWarps; ++warp) {
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int half = 0; half < shape.halves(); ++half)
+            for (int v = 0; v < StreamedShape::kVectors; ++v)
+              vectors.insert(StreamedShape::vector(half, warp, v, lane));
+          for (int to = 0; to < StreamedShape::kWarps; ++to)
+            for (int q = 0; q < shape.quads_at_once(); ++q)
+              quads.insert(shape.exchange_quad(warp, to, q, lane));
+        }
+      }
+      EXPECT_EQ(vectors.size(), std::size_t{1} << (log_n - 3));
+      EXPECT_EQ(*vectors.rbegin(), (1 << (log_n - 3)) - 1);
+      EXPECT_EQ(16 * static_cast<int>(quads.size()), shape.exchange_bytes());
+      EXPECT_EQ(16 * *quads.rbegin(), shape.exchange_bytes() - 16);
+    }
+  }
+  // 99, 163 and 227 KB a block.
+  EXPECT_EQ(streamed_shape(15, 99 << 10).shared_bytes(), 96 << 10);
+  EXPECT_EQ(streamed_shape(15, 163 << 10).shared_bytes(), 128 << 10);
+  EXPECT_EQ(streamed_shape(16, 163 << 10).shared_bytes(), 160 << 10);
+  EXPECT_EQ(streamed_shape(16, 227 << 10).shared_bytes(), 192 << 10);
+}
+
+TEST(MmaSplitStreamed, IntegersComeOutExactlyInTwoRoundsAndInFour) {
+  for (const StreamedCase& c : streamed_cases()) {
+    const Problem problem = c.problem(2);
+    const rows::ExactCase exact = rows::integers(problem);
+    for (const int rounds : {2, 4}) {
+      const HostRun run = run_streamed(problem, exact.in, reference::kHopperTensorCore, rounds);
+      for (std::size_t i = 0; i < exact.in.size(); ++i)
+        ASSERT_TRUE(same_value(c.dtype, run.out[i], exact.want[i])) << to_string(problem) << " element " << i;
+    }
+  }
+}
+
+TEST(MmaSplitStreamed, TheErrorIsThatOfOneRoundingAndTheBitsAreThoseOfAnyRounds) {
+  for (const StreamedCase& c : streamed_cases()) {
+    const Problem problem = c.problem(1);
+    for (const auto& core : {reference::kHopperTensorCore, reference::kAmpereTensorCore}) {
+      const Bits in = make_input(problem, reference::InputClass::normal, 11);
+      const HostRun run = run_streamed(problem, in, core, 2);
+      const Errors errors = errors_of(problem, in, run.out);
+      const double ratio = std::sqrt(errors.ours / errors.ideal);
+      EXPECT_GT(ratio, 0.9999) << to_string(problem);
+      EXPECT_LT(ratio, 1.002) << to_string(problem);
+      EXPECT_EQ(run_streamed(problem, in, core, 4).out, run.out) << to_string(problem);
+    }
+  }
+}
+
+TEST(MmaSplitStreamed, SymmetriesAreExactWhereTheModelSaysSo) {
+  for (const StreamedCase& c : streamed_cases()) {
+    const Problem problem = c.problem(1);
+    const Promises promises = numerics_of(problem, 90).promises;
+    EXPECT_TRUE(promises.modulation_exact);
+    EXPECT_EQ(promises.xor_shift_exact, c.log_n == 15);
+    const Bits in = make_input(problem, reference::InputClass::normal, 3), out = run_on_host(problem, in).out;
+    for (const std::int64_t a : {problem.n() / 2, problem.n() - 0x2B}) {
+      EXPECT_EQ(run_on_host(problem, modulated(problem, in, a)).out, shifted(problem, out, a))
+          << to_string(problem) << " modulation " << a;
+      if (promises.xor_shift_exact) {
+        EXPECT_EQ(run_on_host(problem, shifted(problem, in, a)).out, modulated(problem, out, a))
+            << to_string(problem) << " shift " << a;
+      }
+    }
+  }
+}
+
+TEST(MmaSplitStreamed, AnInfinityMakesItsRowNaNAsTheModelSaysAndNoOther) {
+  for (const StreamedCase& c : streamed_cases()) {
+    const Problem problem = c.problem(2);
+    EXPECT_FALSE(numerics_of(problem, 80).promises.infinity_exact);
+    Bits in = make_input(problem, reference::InputClass::normal, 7);
+    const Bits clean = run_on_host(problem, in).out;
+    in[static_cast<std::size_t>(2 * problem.n() - 5)] = encode(c.dtype, HUGE_VAL);
+    const Bits out = run_on_host(problem, in).out;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (static_cast<std::int64_t>(i) < problem.n()) {
+        ASSERT_EQ(out[i], clean[i]) << to_string(problem) << " element " << i;
+      } else {
+        ASSERT_TRUE(std::isnan(decode(c.dtype, out[i]))) << to_string(problem) << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(MmaSplitSupports, PlainRowsTo65536OnThe16ByteGridAsFarAsABlockHoldsThem) {
+  const auto why_not = [](const char* text, const DeviceInfo& device) {
+    return variant.supports(parse_problem(text), device).why_not;
+  };
+  DeviceInfo l40s = a100_description();
+  l40s.shared_bytes_per_block = 99 << 10;
+  for (const char* text :
+       {"bf16/n32768/r7", "f16/n65536/r7/out", "bf16/n32768/r7/ld32776", "f16/n65536/r1/pdl"})
+    EXPECT_EQ(why_not(text, h200_description()), "") << text;
+  EXPECT_EQ(why_not("f16/n65536/r9", a100_description()), "");
+  EXPECT_EQ(why_not("bf16/n32768/r9", l40s), "");
+  EXPECT_EQ(why_not("bf16/n65536/r9", l40s),
+            "n=65536 needs 163840 bytes of shared memory per block, this device allows 101376");
+  EXPECT_EQ(
+      why_not("f16/n32768/r7/ld32769", h200_description()),
+      "row_stride=32769 must be a multiple of 8 elements for n=32768: rows are copied in units of 16 bytes");
+  for (const char* text :
+       {"bf16/n131072/r7", "bf16/32768+signs/r7", "bf16/n32768/r7>int8:row", "f32/n32768/r7"})
+    EXPECT_NE(why_not(text, h200_description()), "") << text;
 }
 
 // ---- exceptional values

@@ -78,6 +78,7 @@ constexpr std::uint32_t fragment_of(const Tile& tile, int lane, int r, unsigned 
 
 /// A warp with the tensor core and its constant matrices: H of +-1 in the data's type, H' = 2^-k H in bf16.
 ///   first_stage(d, b0, b1)       d = H b, b raw data; d four accumulators
+///   first_stage_add(d, b0, b1)   d += H b
 ///   high_pair(a, b)              bf16 pair of the leading 8 bits of both (truncated)
 ///   remove_high(d, h0, h1)       d -= bf16 pairs h, through m16n8k8 with -I: exact
 ///   low_pair(a, b)               bf16 pair, rounded
@@ -91,6 +92,7 @@ concept SplitMachine = rows::WarpMachine<Warp> &&
     requires(const Warp& machine, const typename Warp::Float& number, const typename Warp::Word& word,
              typename Warp::Float (&d)[4], int i) {
   machine.first_stage(d, word, word);
+  machine.first_stage_add(d, word, word);
   { machine.high_pair(number, number) } -> std::same_as<typename Warp::Word>;
   machine.remove_high(d, word, word);
   { machine.low_pair(number, number) } -> std::same_as<typename Warp::Word>;
@@ -101,11 +103,31 @@ concept SplitMachine = rows::WarpMachine<Warp> &&
   { Warp::first_stage_may_overflow() } -> std::same_as<bool>;
 };
 
+/// Raw words whose sum is transformed: they pass the first stage one behind the other, into the same sums.
+template <class Word>
+struct SumOf {
+  Word first, second;
+};
+
+template <SplitMachine Warp, class Word, class Float>
+FWHT_WARP_CODE void first_stage_of(const Warp& warp, Float (&d)[4], const Word& b0, const Word& b1) {
+  warp.first_stage(d, b0, b1);
+}
+template <SplitMachine Warp, class Word, class Float>
+FWHT_WARP_CODE void first_stage_of(const Warp& warp, Float (&d)[4], const SumOf<Word>& b0,
+                                   const SumOf<Word>& b1) {
+  warp.first_stage(d, b0.first, b1.first);
+  warp.first_stage_add(d, b0.second, b1.second);
+}
+
 /// Bits b0..b7 (as far as they belong to a row) of `vectors` vectors by two tensor-core stages: x = 2^-k H
 /// data. Stage by stage over all vectors, not vector by vector: the compiler keeps this order, so as many
 /// tensor-core chains are in flight as there are vectors.
-template <int vectors, SplitMachine Warp, class Word, class Float>
-FWHT_WARP_CODE void split_stages(const Warp& warp, const Word (&data)[vectors][4], Float (&x)[vectors][8]) {
+///
+/// @tparam Data  words, or sums of two
+template <int vectors, SplitMachine Warp, class Data, class Float>
+FWHT_WARP_CODE void split_stages(const Warp& warp, const Data (&data)[vectors][4], Float (&x)[vectors][8]) {
+  using Word = typename Warp::Word;
   Float c[vectors][2][4];    // [b2][...]: after the first stage g counts (b0, b3, b4), 2t + p counts b5-b7
   Word high[vectors][2][2];  // [b2][b1]
   Float d[vectors][2][4];    // [b1][...]: elements are back in their places
@@ -114,7 +136,7 @@ FWHT_WARP_CODE void split_stages(const Warp& warp, const Word (&data)[vectors][4
   for (int v = 0; v < vectors; ++v) {
     FWHT_UNROLL
     for (int b2 = 0; b2 < 2; ++b2)
-      warp.first_stage(c[v][b2], data[v][2 * b2], data[v][2 * b2 + 1]);
+      first_stage_of(warp, c[v][b2], data[v][2 * b2], data[v][2 * b2 + 1]);
   }
   // high = c cut off to bf16; c = c - high, exact
   FWHT_UNROLL

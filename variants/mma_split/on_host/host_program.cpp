@@ -9,6 +9,7 @@
 #include "variants/mma_split/on_host/host_warp.hpp"
 #include "variants/mma_split/plain_launches.hpp"
 #include "variants/mma_split/signed_kernels.hpp"
+#include "variants/mma_split/streamed_shape.hpp"
 
 namespace fwht::mma_split {
 
@@ -34,6 +35,9 @@ HostTensorCore::HostTensorCore(const Tile& tile, float shrink, const reference::
 void HostTensorCore::first_stage(Floats (&d)[4], const Words& b0, const Words& b1) const {
   for (Floats& register_of_d : d)
     register_of_d = {};
+  first_stage_add(d, b0, b1);
+}
+void HostTensorCore::first_stage_add(Floats (&d)[4], const Words& b0, const Words& b1) const {
   rows::mma_on_host(16, d, first_, {b0, b1}, dtype_, core_);
 }
 void HostTensorCore::remove_high(Floats (&d)[4], const Words& h0, const Words& h1) const {
@@ -72,6 +76,7 @@ Words keep_lanes_on_host(const Words& word, int shift, int row) {
 
 rows::HostRun run_on_host(const Problem& problem, const rows::Bits& in, const reference::TensorCore& core,
                           Regime regime, const void* signs) {
+  if (is_streamed(log2_floor(problem.n()))) return run_streamed(problem, in, core);
   KernelId id = plain_kernel(problem.dtype(), log2_floor(problem.n()), regime, Scaling::results);
   if (problem.op.is_regular()) id = regular(id);
   if (problem.op.has_signs()) id = signed_kernel(problem.dtype(), log2_floor(problem.n()), regime);

@@ -14,6 +14,10 @@ rows::HostRun run_on_host(const Problem& problem, const rows::Bits& in,
                           const reference::TensorCore& core = reference::kHopperTensorCore,
                           Regime regime = Regime::dram, const void* signs = nullptr);
 
+/// Rows of 32768 and 65536 (host_streamed.cpp), with the sums exchanged in so many rounds.
+rows::HostRun run_streamed(const Problem& problem, const rows::Bits& in,
+                           const reference::TensorCore& core = reference::kHopperTensorCore, int rounds = 2);
+
 /// The two algorithms, each compiled by itself (host_in_warps.cpp, host_across_warps.cpp). False where the
 /// kernel of `id` is of the other.
 bool run_in_warps(const rows::KernelId& id, const Problem& problem, const rows::Bits& in,

@@ -14,6 +14,7 @@ class HostTensorCore {
   HostTensorCore(const Tile& tile, float shrink, const reference::TensorCore& core);
 
   void first_stage(rows::Floats (&d)[4], const rows::Words& b0, const rows::Words& b1) const;
+  void first_stage_add(rows::Floats (&d)[4], const rows::Words& b0, const rows::Words& b1) const;
   void remove_high(rows::Floats (&d)[4], const rows::Words& h0, const rows::Words& h1) const;
   void second_stage(rows::Floats (&d)[4], const rows::Words& b0, const rows::Words& b1) const;
   void second_stage_add(rows::Floats (&d)[4], const rows::Words& b0, const rows::Words& b1) const;
