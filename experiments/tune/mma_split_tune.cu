@@ -33,7 +33,7 @@ constexpr Launches launches_to_try(Dtype dtype, int log_n) {
       return {{across_warps(2, 2), kFourWarpsOfOne, kFourVectorsSmallBlocks, kFourVectorsMidBlocks, four}};
     case 11:
       return {{kTwoWarpsOfFour, kFourWarpsOfTwo, in_warps(8, 64), kEightWarpsOfOne, across_warps(1, 8, 8),
-               across_warps(2, 4, 12)}};
+               across_warps(2, 4, 12), across_warps(2, 4, 16)}};
     case 12:
       return {{kFourWarpsOfFour, kEightWarpsOfTwo, across_warps(8, 2)}};
     case 13:

@@ -15,7 +15,6 @@ inline constexpr Launch kEightWarpsOfOne = rows::across_warps(1, 8);
 constexpr KernelId plain_kernel(Dtype dtype, int log_n, Regime regime, Scaling scaling) {
   KernelId id = dense_kernel(dtype, log_n, regime, scaling);
   if (log_n == 11 && regime <= Regime::light) id.launch = kEightWarpsOfOne;
-  if (log_n == 11 && regime == Regime::dram) id.launch = kFourWarpsOfTwo;
   return id;
 }
 

@@ -11,13 +11,20 @@
 
 namespace fwht::mma_split {
 
+/// The launches of plain rows in all regimes, then those that rows with signs share with codes.
+constexpr KernelId kernel_on_host(Dtype dtype, int log_n, int which) {
+  const auto regime = static_cast<Regime>(which % kRegimes);
+  return which < kRegimes ? plain_kernel(dtype, log_n, regime, Scaling::results)
+                          : dense_kernel(dtype, log_n, regime, Scaling::results);
+}
+
 /// Runs Block<tile> over all blocks of the problem, if a dense kernel of this algorithm has the tile of `id`.
 template <rows::Form form, template <Tile> class Block>
 bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in, const rows::RowSigns& signs,
                 const reference::TensorCore& core, rows::HostRun& run) {
   bool done = false;
-  const auto try_tile = [&]<Dtype dtype, int log_n, int regime, bool is_regular>() {
-    constexpr KernelId plain = plain_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
+  const auto try_tile = [&]<Dtype dtype, int log_n, int which, bool is_regular>() {
+    constexpr KernelId plain = kernel_on_host(dtype, log_n, which);
     if constexpr (plain.launch.form == form && (!is_regular || takes_regular(log_n))) {
       constexpr Tile tile = (is_regular ? regular(plain) : plain).tile();
       if (done || tile != id.tile()) return;
@@ -29,16 +36,16 @@ bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in
       }
     }
   };
-  const auto try_one = [&]<Dtype dtype, int log_n, int regime>() {
-    try_tile.template operator()<dtype, log_n, regime, false>();
-    try_tile.template operator()<dtype, log_n, regime, true>();
+  const auto try_one = [&]<Dtype dtype, int log_n, int which>() {
+    try_tile.template operator()<dtype, log_n, which, false>();
+    try_tile.template operator()<dtype, log_n, which, true>();
   };
-  const auto try_regimes = [&]<Dtype dtype, int log_n, int... regime>(std::integer_sequence<int, regime...>) {
-    (try_one.template operator()<dtype, log_n, regime>(), ...);
+  const auto try_all = [&]<Dtype dtype, int log_n, int... which>(std::integer_sequence<int, which...>) {
+    (try_one.template operator()<dtype, log_n, which>(), ...);
   };
   const auto try_sizes = [&]<Dtype dtype, int... offset>(std::integer_sequence<int, offset...>) {
-    (try_regimes.template operator()<dtype, kSmallestLogN + offset>(
-         std::make_integer_sequence<int, kRegimes>{}),
+    (try_all.template operator()<dtype, kSmallestLogN + offset>(
+         std::make_integer_sequence<int, 2 * kRegimes>{}),
      ...);
   };
   constexpr std::make_integer_sequence<int, kLargestLogN - kSmallestLogN + 1> kSizes{};
