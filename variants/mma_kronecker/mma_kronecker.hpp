@@ -36,6 +36,11 @@ inline constexpr TwoMatrices kTwoMatrices[] = {{144, 72}, {224, 56}};
 constexpr int most_warps(int columns) {
   return columns > kTileColumns ? 8 : 16;
 }
+/// Threads that the registers of a kernel of rows are limited for. With 256 columns it would take 176 and more,
+/// of which a multiprocessor holds eight warps; of 168 it holds twelve. Behind a dense factor that would spill.
+constexpr int bounded_threads(int columns, bool dense) {
+  return columns == 256 && !dense ? 384 : 32 * most_warps(columns);
+}
 constexpr Shape shape_of(int order, int columns, int second = 1) {
   return {order, columns, std::max(1, kTileColumns / columns), second};
 }

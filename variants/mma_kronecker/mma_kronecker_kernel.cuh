@@ -319,7 +319,8 @@ __device__ void load_second(const Work& work, std::uint32_t table, int warps) {
 /// @tparam second  order of the second matrix with Sylvester's behind it; 1: there is none
 /// @tparam dense   the matrix of stage 1 is dense
 template <Dtype dtype, int columns, int second, bool dense>
-__global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __grid_constant__ Work work) {
+__global__ void __launch_bounds__(bounded_threads(columns, dense), 1)
+    rows_by_mma(const __grid_constant__ Work work) {
   constexpr Shape shape = shape_of(16, columns);
   constexpr int kTiles = shape.tile_columns() / 8;
   extern __shared__ __align__(128) std::byte shared[];
@@ -329,7 +330,6 @@ __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __
   const TileInput<columns> input(work, slots, warp, warps, lane);
   const std::uint32_t staging = input.address(work.slots), table = staging + warps * staging_bytes(columns);
   RowOutput<columns> output(work, staging + warp * staging_bytes(columns), lane);
-  const rows::Stage2Constants constants(lane);
 
   input.clear_behind_matrix();
   ptx::griddepcontrol_wait();
@@ -354,6 +354,8 @@ __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __
       }
       if (!has_rows) continue;
       output.begin(tile, block);
+      // Here, and not before the loop: their registers are wanted in stage 1.
+      const rows::Stage2Constants constants(static_cast<int>(anew(static_cast<std::uint32_t>(lane))));
       float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d);
       rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
       if constexpr (second == 1) {
