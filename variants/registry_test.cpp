@@ -182,13 +182,6 @@ bool forwards(const Variant& variant) {
   return variant.name == "auto" || variant.name == "rotate_then_quantize";
 }
 
-/// For its longest rows auto has wgmma only, which a build may lack.
-bool lacks_wgmma(const Variant& variant, const Machine& machine, const Problem& problem) {
-  if (!forwards(variant) || problem.n() <= k2To15) return false;
-  const Variant& wgmma = find_variant("wgmma");
-  return missing_backend(golden_row(wgmma, problem.dtype()), wgmma.supports(problem, machine.device));
-}
-
 bool expected_support(const Golden* row, const Machine& machine, const Problem& problem) {
   if (row == nullptr || !(row->*machine.sizes).contains(problem.n())) return false;
   if (!row->takes_stride(problem) && !problem.contiguous()) return false;
@@ -261,7 +254,7 @@ void expect_reason(const Golden* row, const Machine& machine, const Problem& pro
 void expect_golden(const Variant& variant, const Machine& machine, const Problem& problem) {
   const Golden* row = golden_row(variant, problem.dtype());
   const Support answer = variant.supports(problem, machine.device);
-  if (missing_backend(row, answer) || lacks_wgmma(variant, machine, problem)) return;
+  if (missing_backend(row, answer)) return;
   const bool expected = expected_support(row, machine, problem);
   EXPECT_EQ(static_cast<bool>(answer), expected)
       << variant.name << " on " << machine.name << ": " << to_string(problem) << ": " << answer.why_not;
@@ -462,10 +455,6 @@ TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
           if (!variant->supports(problem, machine.device)) continue;
           problem.programmatic_launch = true;
           const Support answer = variant->supports(problem, machine.device);
-          const Variant& wgmma = find_variant("wgmma");  // what auto has for the longest rows
-          if (variant->name == "wgmma" || (variant->name == "auto" && n > 16384)) {
-            if (missing_backend(golden_row(wgmma, dtype), wgmma.supports(problem, machine.device))) continue;
-          }
           EXPECT_EQ(static_cast<bool>(answer), row->programmatic.contains(n) && machine.name == "H200")
               << variant->name << " on " << machine.name << ": " << to_string(problem);
           if (!answer) {

@@ -225,4 +225,26 @@ Support require_one_row_stride(const Problem& problem) {
                  " of the output must be equal for this variant")};
 }
 
+Support require_rows_on_16_byte_grid(const Problem& problem) {
+  for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
+    if (stride % 8 != 0) {
+      return {concat("row_stride=", stride,
+                     " must be a multiple of 8 elements: rows are copied in units of 16 bytes")};
+    }
+  }
+  return {};
+}
+
+Support require_rows_in_32_bits(const Problem& problem) {
+  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
+  if (problem.rows <= kMostRows) return {};
+  return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
+}
+
+Support require_shared_bytes(const Problem& problem, std::int64_t bytes, const DeviceInfo& device) {
+  if (bytes <= device.shared_bytes_per_block) return {};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+}
+
 }  // namespace fwht

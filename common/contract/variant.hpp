@@ -156,4 +156,14 @@ Support require_sylvester(const Problem& problem, std::int64_t smallest, std::in
 /// A sentence for problems whose output rows lie at another distance than the input's.
 Support require_one_row_stride(const Problem& problem);
 
+/// A sentence for rows of 16-bit data, in or out, that do not start on the 16-byte grid where the first one
+/// does.
+Support require_rows_on_16_byte_grid(const Problem& problem);
+
+/// A sentence for more rows than kernels count in 32 bits, with as many again for the tiles behind them.
+Support require_rows_in_32_bits(const Problem& problem);
+
+/// A sentence where a block needs more shared memory than the device allows.
+Support require_shared_bytes(const Problem& problem, std::int64_t bytes, const DeviceInfo& device);
+
 }  // namespace fwht

@@ -143,11 +143,11 @@ std::string server_of(const LinearProblem& problem, const DeviceInfo& device) {
 }
 
 BlockNeeds block_needs(std::string_view variant, const Problem& problem, const DeviceInfo& device) {
-  // Kernels that write codes exchange as much as those that write rows.
   if (variant == "mma_split" && mma_split::is_streamed(log2_floor(problem.n()))) {
     const auto shape = mma_split::streamed_shape(log2_floor(problem.n()), device.shared_bytes_per_block);
     return {shape.shared_bytes(), mma_split::StreamedShape::kThreads};
   }
+  // Kernels that write codes exchange as much as those that write rows.
   if (variant == "mma_split")
     return needs_of(mma_split::plain_kernels_of_size(problem.dtype(), log2_floor(problem.n())));
   if (variant == "kronecker") return kronecker_needs(problem, device);

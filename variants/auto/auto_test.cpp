@@ -223,6 +223,24 @@ TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
   }
 }
 
+TEST(Rule, GivesLongRowsWhatABlocksSharedMemoryHoldsWhereThereIsNoHopper) {
+  DeviceInfo l40s = a100_description();
+  l40s.shared_bytes_per_block = 99 << 10;
+  const auto first = [](const char* text, const DeviceInfo& device) -> std::string_view {
+    const Problem problem = parse_problem(text);
+    for (const std::string_view name : preferred_variants(problem, device))
+      if (find_variant(name).supports(problem, device)) return name;
+    return "none";
+  };
+  for (const DeviceInfo& device : {a100_description(), l40s}) {
+    EXPECT_EQ(first("bf16/n32768/r3", device), "mma_split");
+    EXPECT_EQ(first("f16/n32768/r3/ld32769", device), "warp_shuffle");
+    EXPECT_EQ(first("f16/n32768/r3/out/ldo32776", device), "mma_kronecker");
+  }
+  EXPECT_EQ(first("f16/n65536/r3", a100_description()), "mma_split");
+  EXPECT_EQ(first("f16/n65536/r3", l40s), "passes");
+}
+
 TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/4096+signs/r3", "f16/428/r3"}) {
     const Problem problem = parse_problem(text);

@@ -19,9 +19,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support n = require_sylvester(problem, 2, std::int64_t{1} << largest); !n) return n;
   const int log_n = log2_floor(problem.n());
   const int bytes = 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
-  if (bytes <= device.shared_bytes_per_block) return {};
-  return {concat("n=", problem.n(), " needs ", bytes,
-                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+  return require_shared_bytes(problem, bytes, device);
 }
 
 }  // namespace

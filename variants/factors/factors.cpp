@@ -97,11 +97,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
                    program.threads, " threads, above the limit of ", kMostThreads)};
   }
   const std::int64_t shared = program.rows_per_block * n * std::int64_t{sizeof(float)};
-  if (shared > device.shared_bytes_per_block) {
-    return {concat("n=", n, " needs ", shared, " bytes of shared memory per block, this device allows ",
-                   device.shared_bytes_per_block)};
-  }
-  return {};
+  return require_shared_bytes(problem, shared, device);
 }
 
 }  // namespace

@@ -132,23 +132,15 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
                    " are not offered by this variant")};
   }
+  if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
-    if (stride % 8 != 0) {
-      return {concat("row_stride=", stride,
-                     " must be a multiple of 8 elements: rows travel by tensor copies of 16-byte units")};
-    }
     constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of a stride in a tensor map
     if (stride > kMostBytes / 2 - 1) {
       return {concat("row_stride=", stride, " exceeds the limit of ", kMostBytes / 2 - 1, " elements")};
     }
   }
-  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
-  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  if (choice->launch.shared_bytes() > device.shared_bytes_per_block) {
-    return {concat("n=", problem.n(), " needs ", choice->launch.shared_bytes(),
-                   " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
-  }
-  return {};
+  if (Support rows = require_rows_in_32_bits(problem); !rows) return rows;
+  return require_shared_bytes(problem, choice->launch.shared_bytes(), device);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/contract/scratch.hpp"
@@ -801,6 +802,25 @@ TEST_F(TransformGpu, PlansOfLongAndShortRowsRunInAnyOrder) {
   first->execute(longer.in.data(), longer.out.data());
   longer.expect_right("planned before shorter rows");
   shorter.expect_right("planned behind longer rows");
+}
+
+// The warps of mma_split exchange their sums in more rounds there.
+TEST_F(TransformGpu, LongRowsAreTheSameInBlocksOfLessSharedMemory) {
+  const Variant& variant = find_variant("mma_split");
+  for (const auto& [n, kib] : {std::pair{1 << 15, 99}, {1 << 16, 163}}) {
+    DeviceInfo less = this_device();
+    less.shared_bytes_per_block = std::min<std::int64_t>(less.shared_bytes_per_block, kib << 10);
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+      Work here(apart(dtype, n, 300), 3), there(apart(dtype, n, 300), 3);
+      plan(variant, here.problem, this_device())->execute(here.in.data(), here.out.data());
+      plan(variant, there.problem, less)->execute(there.in.data(), there.out.data());
+      there.expect_right("in blocks of less shared memory");
+      std::vector<std::byte> want(here.raw.size()), got(there.raw.size());
+      here.out.download(want.data(), want.size());
+      there.out.download(got.data(), got.size());
+      EXPECT_TRUE(got == want) << to_string(here.problem) << ": other bits in blocks of " << kib << " KB";
+    }
+  }
 }
 
 TEST_F(TransformGpu, PlansWithDenseFactorsOwnNoScratchOfCallers) {

@@ -12,13 +12,13 @@
 namespace fwht::mma_kronecker {
 namespace {
 
-/// Plain rows of 2^k that other kernels lack where there is no Hopper.
+/// Rows of 2^k, which `auto` takes off Hopper for codes to 32768, and where row strides in and out differ.
 constexpr std::int64_t kSmallestSylvester = 16384, kLargestSylvester = 65536;
 constexpr std::int64_t kMostOrder = 448;  // of stage 1: 28 products for each element
 
 /// Work of an element: k steps of stage 1, and what stands for stage 2, load and store, all of it done for
-/// rows that fill up the last block of 16, too. 256 columns keep half as many warps on a multiprocessor. The
-/// constants are a fit to times of 23 operators by every team on an H200.
+/// rows that fill up the last block of 16, too. 256 columns keep fewer warps on a multiprocessor. The
+/// constants are a fit to times of 23 operators by every team on an H200, when that was half as many.
 double work_of(const Shape& shape) {
   constexpr double kBesideStage1 = 10.0, kFewWarps = 1.25;
   const double filled = 16.0 * shape.k_steps() / shape.order;
@@ -137,20 +137,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
                    " is not offered by this variant, which takes a matrix of order m times 2^k, 2^k at least "
                    "16, or two named ones of which the second makes 56 or 72 with its 2^k, and signs")};
   }
-  for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
-    if (stride % 8 != 0) {
-      return {concat("row_stride=", stride,
-                     " must be a multiple of 8 elements: rows are copied in units of 16 bytes")};
-    }
-  }
-  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
-  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
+  if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
+  if (Support rows = require_rows_in_32_bits(problem); !rows) return rows;
   cut->results = results_of(problem.encoding);
-  if (cut->fewest_shared_bytes() > device.shared_bytes_per_block) {
-    return {concat("n=", problem.n(), " needs ", cut->fewest_shared_bytes(),
-                   " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
-  }
-  return {};
+  return require_shared_bytes(problem, cut->fewest_shared_bytes(), device);
 }
 
 }  // namespace

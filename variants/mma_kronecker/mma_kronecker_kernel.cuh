@@ -330,6 +330,7 @@ __global__ void __launch_bounds__(bounded_threads(columns, dense), 1)
   const TileInput<columns> input(work, slots, warp, warps, lane);
   const std::uint32_t staging = input.address(work.slots), table = staging + warps * staging_bytes(columns);
   RowOutput<columns> output(work, staging + warp * staging_bytes(columns), lane);
+  const rows::Stage2Constants constants_ahead(lane);
 
   input.clear_behind_matrix();
   ptx::griddepcontrol_wait();
@@ -354,8 +355,10 @@ __global__ void __launch_bounds__(bounded_threads(columns, dense), 1)
       }
       if (!has_rows) continue;
       output.begin(tile, block);
-      // Here, and not before the loop: their registers are wanted in stage 1.
-      const rows::Stage2Constants constants(static_cast<int>(anew(static_cast<std::uint32_t>(lane))));
+      const rows::Stage2Constants constants = [&] {  // where registers are short, worked out here
+        if constexpr (columns <= kTileColumns) return constants_ahead;
+        return rows::Stage2Constants(static_cast<int>(anew(static_cast<std::uint32_t>(lane))));
+      }();
       float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d);
       rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
       if constexpr (second == 1) {

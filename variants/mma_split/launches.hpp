@@ -20,7 +20,7 @@ using rows::Tile;
 using rows::Trigger;
 
 inline constexpr int kSmallestLogN = 6;  // below, CUDA cores keep up with memory (butterflies)
-inline constexpr int kLargestLogN = 14;  // above, the fp32 sums of a row fill a multiprocessor (wgmma)
+inline constexpr int kLargestLogN = 14;  // plain rows go on to 2^16: streamed_shape.hpp
 
 // ---- launches: vectors a lane; threads of a block, or warps of a row; blocks that registers are limited for
 

@@ -68,15 +68,13 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   const int largest = may_be_streamed ? StreamedShape::kLargestLogN : kLargestLogN;
   if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << largest); !n) return n;
   const int log_n = log2_floor(problem.n());
-  if (is_streamed(log_n) && problem.row_stride() % 8 != 0) {
-    return {concat("row_stride=", problem.row_stride(), " must be a multiple of 8 elements for n=",
-                   problem.n(), ": rows are copied in units of 16 bytes")};
+  if (is_streamed(log_n)) {
+    if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
+    const StreamedShape shape = streamed_shape(log_n, device.shared_bytes_per_block);
+    return require_shared_bytes(problem, shape.shared_bytes(), device);
   }
-  const int bytes = is_streamed(log_n) ? streamed_shape(log_n, device.shared_bytes_per_block).shared_bytes()
-                                       : 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
-  if (bytes <= device.shared_bytes_per_block) return {};
-  return {concat("n=", problem.n(), " needs ", bytes,
-                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+  const int words = strided_kernel(problem.dtype(), log_n).tile().exchange_words();
+  return require_shared_bytes(problem, std::int64_t{4} * words, device);
 }
 
 }  // namespace
@@ -117,8 +115,9 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   // which a shift of the index mixes. Newer devices were not probed.
   numerics.promises.xor_shift_exact = compute_capability == 90;
   if (const int log_n = log2_floor(problem.n()); is_streamed(log_n)) {
-    // What the first stage read is gone when it turns out to have failed: an infinity makes its row NaN, and
-    // so does an overflow. Of two halves it chains the sums, in an order that a shift exchanges.
+    // What the first stage read is gone when it turns out to have failed: an infinity makes its row NaN, an
+    // overflow at least 2048 results of it. Of two halves it chains the sums, in an order that a shift
+    // exchanges.
     const int halves = StreamedShape{log_n}.halves();
     numerics.promises.infinity_exact = false;
     numerics.promises.intermediate_growth = std::max(numerics.promises.intermediate_growth, 16.0 * halves);
@@ -127,9 +126,9 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   return numerics;
 }
 
-const Variant variant{
-    "mma_split",
-    "rows in registers: two mma.sync stages with bf16 hi + lo between them, one exchange, one rounding",
-    Memory::device, supports, make_plan};
+const Variant variant{"mma_split",
+                      "rows in registers, longer ones in shared memory: two mma.sync stages, hi + lo between "
+                      "them, one rounding",
+                      Memory::device, supports, make_plan};
 
 }  // namespace fwht::mma_split

@@ -1,5 +1,5 @@
 // mma_split: the variant and its numerics. launches.hpp has the launch table, split_program.hpp what a warp
-// computes, rows_in_warps.cuh and rows_across_warps.cuh the kernels.
+// computes, rows_in_warps.cuh, rows_across_warps.cuh and streamed_rows.cuh the kernels.
 #pragma once
 
 #include <memory>

@@ -374,9 +374,14 @@ TEST(MmaSplitStreamed, SymmetriesAreExactWhereTheModelSaysSo) {
     EXPECT_TRUE(promises.modulation_exact);
     EXPECT_EQ(promises.xor_shift_exact, c.log_n == 15);
     const Bits in = make_input(problem, reference::InputClass::normal, 3), out = run_on_host(problem, in).out;
+    const Bits by_ampere = run_streamed(problem, in, reference::kAmpereTensorCore).out;
     for (const std::int64_t a : {problem.n() / 2, problem.n() - 0x2B}) {
-      EXPECT_EQ(run_on_host(problem, modulated(problem, in, a)).out, shifted(problem, out, a))
+      const Bits changed = modulated(problem, in, a);
+      EXPECT_EQ(run_on_host(problem, changed).out, shifted(problem, out, a))
           << to_string(problem) << " modulation " << a;
+      EXPECT_EQ(run_streamed(problem, changed, reference::kAmpereTensorCore).out,
+                shifted(problem, by_ampere, a))
+          << to_string(problem) << " modulation " << a << " before Hopper";
       if (promises.xor_shift_exact) {
         EXPECT_EQ(run_on_host(problem, shifted(problem, in, a)).out, modulated(problem, out, a))
             << to_string(problem) << " shift " << a;
@@ -385,19 +390,66 @@ TEST(MmaSplitStreamed, SymmetriesAreExactWhereTheModelSaysSo) {
   }
 }
 
+// bf16 alone may leave fp32 in a sum of the first stage, of 16 numbers or of 32.
+TEST(MmaSplitStreamed, SumsStayFiniteWithinTheGrowthThatTheModelSaysAndOverflowWithinTheirRow) {
+  for (const int log_n : {15, 16}) {
+    const Problem problem = StreamedCase{Dtype::bf16, log_n}.problem(2);
+    const double growth = numerics_of(problem, 80).promises.intermediate_growth;
+    EXPECT_EQ(growth, log_n == 15 ? 16 : 32);
+    EXPECT_EQ(numerics_of(StreamedCase{Dtype::f16, log_n}.problem(2), 80).promises.intermediate_growth,
+              log_n == 15 ? 16 : 256)
+        << "f16 of 65536 has its scale, 2^-8, in the constants of the second stage";
+    const auto n = static_cast<std::size_t>(problem.n());
+    Bits in = make_input(problem, reference::InputClass::normal, 7);
+    const Bits clean = run_on_host(problem, in).out;
+    // All numbers of a row alike: the first result is their sum times the scale, the others are zero.
+    std::fill(in.begin() + static_cast<std::ptrdiff_t>(n), in.end(), encode(Dtype::bf16, 0x1p127 / growth));
+    const Bits within = run_on_host(problem, in).out;
+    EXPECT_EQ(within[n], encode(Dtype::bf16, std::sqrt(static_cast<double>(n)) * 0x1p127 / growth));
+    EXPECT_TRUE(std::all_of(within.begin() + static_cast<std::ptrdiff_t>(n) + 1, within.end(),
+                            [](std::uint32_t bits) { return decode(Dtype::bf16, bits) == 0.0; }));
+    std::fill(in.begin() + static_cast<std::ptrdiff_t>(n), in.end(), encode(Dtype::bf16, 0x1p128 / growth));
+    const Bits beyond = run_on_host(problem, in).out;
+    EXPECT_TRUE(std::isnan(decode(Dtype::bf16, beyond[n])));
+    EXPECT_GE(std::count_if(beyond.begin() + static_cast<std::ptrdiff_t>(n), beyond.end(),
+                            [](std::uint32_t bits) { return std::isnan(decode(Dtype::bf16, bits)); }),
+              2048)
+        << "one row of sixteen of the first stage, in one pass at least";
+    EXPECT_TRUE(std::equal(clean.begin(), clean.begin() + static_cast<std::ptrdiff_t>(n), beyond.begin()));
+  }
+}
+
+// 2^-16 times the smallest number is the last that fp32 has.
+TEST(MmaSplitStreamed, SubnormalsKeepEveryBit) {
+  Problem problem = StreamedCase{Dtype::bf16, 16}.problem(1);
+  problem.scale = 1.0;
+  Bits in(static_cast<std::size_t>(problem.n()), 0U);
+  in[5] = in[40000] = 1U;  // 2^-133 each
+  const Bits out = run_on_host(problem, in).out;
+  for (std::int64_t i = 0; i < problem.n(); ++i) {
+    const double want = (hadamard_sign(static_cast<std::uint64_t>(i), 5) +
+                         hadamard_sign(static_cast<std::uint64_t>(i), 40000)) *
+                        0x1p-133;
+    ASSERT_EQ(decode(Dtype::bf16, out[static_cast<std::size_t>(i)]), want) << i;
+  }
+}
+
 TEST(MmaSplitStreamed, AnInfinityMakesItsRowNaNAsTheModelSaysAndNoOther) {
   for (const StreamedCase& c : streamed_cases()) {
     const Problem problem = c.problem(2);
     EXPECT_FALSE(numerics_of(problem, 80).promises.infinity_exact);
-    Bits in = make_input(problem, reference::InputClass::normal, 7);
+    const Bits in = make_input(problem, reference::InputClass::normal, 7);
     const Bits clean = run_on_host(problem, in).out;
-    in[static_cast<std::size_t>(2 * problem.n() - 5)] = encode(c.dtype, HUGE_VAL);
-    const Bits out = run_on_host(problem, in).out;
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      if (static_cast<std::int64_t>(i) < problem.n()) {
-        ASSERT_EQ(out[i], clean[i]) << to_string(problem) << " element " << i;
-      } else {
-        ASSERT_TRUE(std::isnan(decode(c.dtype, out[i]))) << to_string(problem) << " element " << i;
+    for (const auto& [place, value] : {std::pair{2 * problem.n() - 5, HUGE_VAL}, {problem.n() + 3, NAN}}) {
+      Bits bad = in;
+      bad[static_cast<std::size_t>(place)] = encode(c.dtype, value);
+      const Bits out = run_on_host(problem, bad).out;
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        if (static_cast<std::int64_t>(i) < problem.n()) {
+          ASSERT_EQ(out[i], clean[i]) << to_string(problem) << " element " << i;
+        } else {
+          ASSERT_TRUE(std::isnan(decode(c.dtype, out[i]))) << to_string(problem) << " element " << i;
+        }
       }
     }
   }
@@ -416,9 +468,8 @@ TEST(MmaSplitSupports, PlainRowsTo65536OnThe16ByteGridAsFarAsABlockHoldsThem) {
   EXPECT_EQ(why_not("bf16/n32768/r9", l40s), "");
   EXPECT_EQ(why_not("bf16/n65536/r9", l40s),
             "n=65536 needs 163840 bytes of shared memory per block, this device allows 101376");
-  EXPECT_EQ(
-      why_not("f16/n32768/r7/ld32769", h200_description()),
-      "row_stride=32769 must be a multiple of 8 elements for n=32768: rows are copied in units of 16 bytes");
+  EXPECT_EQ(why_not("f16/n32768/r7/ld32769", h200_description()),
+            "row_stride=32769 must be a multiple of 8 elements: rows are copied in units of 16 bytes");
   for (const char* text :
        {"bf16/n131072/r7", "bf16/32768+signs/r7", "bf16/n32768/r7>int8:row", "f32/n32768/r7"})
     EXPECT_NE(why_not(text, h200_description()), "") << text;
@@ -546,7 +597,7 @@ TEST(MmaSplitExceptionalValues, NoSumOverflowsWhereTheResultIsFinite) {
 }
 
 TEST(MmaSplitNumerics, AScaleThatIsAPowerOfTwoLeavesNothingToMultiplyByInHalfPrecision) {
-  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+  for (int log_n = kSmallestLogN; log_n <= StreamedShape::kLargestLogN; ++log_n) {
     const bool even = log_n % 2 == 0;  // the orthonormal scale is a power of two
     const Problem half = problem_of(Dtype::f16, log_n), wide = problem_of(Dtype::bf16, log_n);
     EXPECT_EQ(shrink_exponent(half), even ? log_n / 2 : log_n);

@@ -35,9 +35,7 @@ Support supports_axis(const Problem& problem, const DeviceInfo& device) {
   int bytes = 0;
   for (int i = 0; i < passes.count; ++i)
     bytes = std::max(bytes, passes.tiles[static_cast<std::size_t>(i)].shared_bytes());
-  if (bytes <= device.shared_bytes_per_block) return {};
-  return {concat("n=", problem.n(), " needs ", bytes,
-                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+  return require_shared_bytes(problem, bytes, device);
 }
 
 /// Rows side by side in other orders.
@@ -54,9 +52,7 @@ Support supports_orderings(const Problem& problem, const DeviceInfo& device) {
     const OrderedPasses passes = ordered_passes(word, log_n);
     bytes = std::max({passes.first.shared_bytes(), passes.row.shared_bytes(), passes.between.shared_bytes()});
   }
-  if (bytes <= device.shared_bytes_per_block) return {};
-  return {concat("n=", problem.n(), " needs ", bytes,
-                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+  return require_shared_bytes(problem, bytes, device);
 }
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
@@ -80,9 +76,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
       : log_n < smallest_shared_log_n(word)
           ? row_tile(word, log_n, false).shared_bytes()
           : schedule_for(word, log_n, problem.elements() * bytes_of(problem.dtype()), most).shared_bytes();
-  if (bytes <= device.shared_bytes_per_block) return {};
-  return {concat("n=", problem.n(), " needs ", bytes,
-                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+  return require_shared_bytes(problem, bytes, device);
 }
 
 }  // namespace

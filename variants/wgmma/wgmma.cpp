@@ -1,7 +1,5 @@
 #include "variants/wgmma/wgmma.hpp"
 
-#include <limits>
-
 #include "common/device/sm90a.hpp"
 #include "common/host/text.hpp"
 
@@ -72,20 +70,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
   if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
-  for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
-    if (stride % 8 != 0) {
-      return {concat("row_stride=", stride,
-                     " must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units")};
-    }
-  }
-  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
-  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  const std::int64_t bytes = shared_bytes(choose_launch(problem, device));
-  if (bytes > device.shared_bytes_per_block) {
-    return {concat("n=", problem.n(), " needs ", bytes,
-                   " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
-  }
-  return {};
+  if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
+  if (Support rows = require_rows_in_32_bits(problem); !rows) return rows;
+  return require_shared_bytes(problem, shared_bytes(choose_launch(problem, device)), device);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include "variants/mma_split/on_host/host_program.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -5,7 +7,6 @@
 #include <memory>
 
 #include "variants/mma_split/mma_split.hpp"
-#include "variants/mma_split/on_host/host_program.hpp"
 #include "variants/mma_split/on_host/host_warp.hpp"
 #include "variants/mma_split/streamed_shape.hpp"
 
