@@ -810,6 +810,7 @@ TEST_F(TransformGpu, LongRowsAreTheSameInBlocksOfLessSharedMemory) {
   for (const auto& [n, kib] : {std::pair{1 << 15, 99}, {1 << 16, 163}}) {
     DeviceInfo less = this_device();
     less.shared_bytes_per_block = std::min<std::int64_t>(less.shared_bytes_per_block, kib << 10);
+    if (!variant.supports(apart(Dtype::f16, n, 300), less)) continue;  // a block holds no such row
     for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
       Work here(apart(dtype, n, 300), 3), there(apart(dtype, n, 300), 3);
       plan(variant, here.problem, this_device())->execute(here.in.data(), here.out.data());

@@ -73,8 +73,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {concat("row_stride=", problem.in.row_stride, " of ", 2 * problem.in.row_stride,
                    " bytes exceeds the limit of ", kMostBytes, " bytes in place")};
   }
-  constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
-  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
+  if (Support rows = require_rows_in_32_bits(problem); !rows) return rows;
   return {cublaslt::why_not_on(device)};
 }
 

@@ -36,8 +36,9 @@ inline constexpr TwoMatrices kTwoMatrices[] = {{144, 72}, {224, 56}};
 constexpr int most_warps(int columns) {
   return columns > kTileColumns ? 8 : 16;
 }
-/// Threads that the registers of a kernel of rows are limited for. With 256 columns it would take 176 and more,
-/// of which a multiprocessor holds eight warps; of 168 it holds twelve. Behind a dense factor that would spill.
+/// Threads that the registers of a kernel of rows are limited for. With 256 columns the compiler would take
+/// 176 and more, of which a multiprocessor holds eight warps; of 168 it holds twelve. Behind a dense factor
+/// that would spill.
 constexpr int bounded_threads(int columns, bool dense) {
   return columns == 256 && !dense ? 384 : 32 * most_warps(columns);
 }

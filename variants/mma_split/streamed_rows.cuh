@@ -59,7 +59,7 @@ class StreamedWarp {
   /// x = 2^-k H over b0..b7 and b15 of the row at hand, group after group. In the last pass each group
   /// makes room for that of `next_row`.
   __device__ void transform(int pass, unsigned next_row, float (&x)[kVectors][8]) const {
-    const Word flip = pass == 0 ? 0U : 0x80008000U;
+    const Word flip = StreamedShape::signs_of_second_half(pass);
 #pragma unroll
     for (int first = 0; first < kVectors; first += kGroup) {
       Data data[kGroup][4];

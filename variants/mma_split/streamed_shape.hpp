@@ -14,13 +14,15 @@ struct StreamedShape {
   int log_n = 15;  ///< 15 or 16
   int rounds = 2;  ///< in which the warps exchange their sums, 2 or 4: more take less shared memory
 
-  static constexpr int kLogSums = 15, kSmallestLogN = 15, kLargestLogN = 16;
+  static constexpr int kLogSums = 15, kSmallestLogN = kLogSums, kLargestLogN = 16;
   static constexpr int kWarps = 8, kVectors = 16, kThreads = 32 * kWarps;
-  static constexpr int kGroup = 4;                 ///< vectors that the tensor cores have at once
+  static constexpr int kGroup = 4;  ///< vectors that the tensor cores have at once, as in split_transform
   static constexpr int kKept = kVectors / kWarps;  ///< whole vectors that a warp takes from each other one
   static constexpr int kVectorBytes = 16;
 
   static constexpr rows::Tile tile(Dtype dtype) { return {dtype, kLogSums, kVectors, kWarps, kThreads}; }
+  /// What two numbers of the second half are XORed with in a pass: the signs of both in the last one.
+  static constexpr std::uint32_t signs_of_second_half(int pass) { return pass == 0 ? 0U : 0x80008000U; }
   constexpr int halves() const { return 1 << (log_n - kLogSums); }
 
   /// 16-byte vector of the row, counted through it, that is vector `v` of a lane in a half. Shared memory has

@@ -40,7 +40,7 @@ class StreamedBlock {
         if (shape_.halves() == 1) {
           transform(x, [&](int v, int w) { return word(0, self, v, w, 0U); });
         } else {
-          const std::uint32_t flip = pass == 0 ? 0U : 0x80008000U;
+          const std::uint32_t flip = StreamedShape::signs_of_second_half(pass);
           transform(x, [&](int v, int w) {
             return SumOf<Words>{word(0, self, v, w, 0U), word(1, self, v, w, flip)};
           });
@@ -55,9 +55,8 @@ class StreamedBlock {
  private:
   template <class Read>
   void transform(Floats (&x)[kVectors][8], const Read& read) const {
-    using Data = decltype(read(0, 0));
     for (int first = 0; first < kVectors; first += StreamedShape::kGroup) {
-      Data data[StreamedShape::kGroup][4];
+      decltype(read(0, 0)) data[StreamedShape::kGroup][4];
       Floats some[StreamedShape::kGroup][8];
       for (int v = 0; v < StreamedShape::kGroup; ++v)
         for (int w = 0; w < 4; ++w)
