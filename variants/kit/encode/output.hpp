@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "common/contract/problem.hpp"
@@ -10,36 +11,40 @@
 
 namespace fwht::encoder {
 
-/// The argument of row_encoder.cuh.
+/// The argument of row_encoder.cuh. A launch finds no line of its arguments in the cache of constants, and
+/// few rows wait for every line that they touch. So what every form reads lies first, in two lines; then
+/// what rounded numbers read; then what few layouts read.
 struct Output {
   Rule rule;
-  ShortRule brief;
+  float last;                         // y = last * x
+  float folded_last, folded_inverse;  // `last` and its inverse, or 1: see `folds`
+  float last_of_numbers;              // 1, or `last`
+  std::uint32_t row_bytes;            // of codes, from row to row
   std::uint8_t* codes;
   void* scales;
-  std::uint32_t row_bytes;  // of codes, from row to row
-  int rows_per_token;
-  std::int64_t scale_rows, scale_columns;  // the matrix of scales
-  std::uint32_t row_step, column_step;     // from scale to scale, in layouts without tiles
-  float last;                              // y = last * x
-  /// Whether the factor of a group takes over `last`, a power of two: then elements need no multiplication.
-  bool folds;
-  float folded_last, folded_inverse;  // `last` and its inverse, or 1
-  float last_of_numbers;              // 1, or `last`
-  int log_group;                      // of groups that lie in one vector of a warp
-  int lanes;                          // of such a group
-  ScaleLayout layout;
-  bool direct;    // scales lie at row * row_step + column * column_step and are stored as they are
-  bool swizzled;  // ScaleLayout::swizzled_128x4 with one row per token
-  std::uint32_t tile_columns;  // of that
-  bool rounds_first;           // Intermediate::storage
-  bool pads;                   // zeros are written behind the scales
+  std::uint32_t row_step, column_step;  // from scale to scale, in layouts without tiles
   /// Bits of the largest |y| of the tensor, where it is this that the scale follows from: a pass before has
   /// found it.
   std::uint32_t* largest = nullptr;
   /// Operands::tensor_scale_at. `rule` and `folds` are then those of an ordinary number, and kernels ask
   /// whether it is one.
   const float* tensor_scale = nullptr;
+  /// Whether the factor of a group takes over `last`, a power of two: then elements need no multiplication.
+  bool folds;
+  bool direct;        // scales lie at row * row_step + column * column_step and are stored as they are
+  bool pads;          // zeros are written behind the scales
+  bool rounds_first;  // Intermediate::storage
+  int log_group;      // of groups that lie in one vector of a warp
+  int lanes;          // of such a group
+  ScaleLayout layout;
+  bool swizzled;  // ScaleLayout::swizzled_128x4 with one row per token
+  ShortRule brief;
+  std::uint32_t tile_columns;  // of swizzled layouts
+  int rows_per_token;
+  std::int64_t scale_rows, scale_columns;  // the matrix of scales
 };
+static_assert(offsetof(Output, brief) <= 2 * 64 - 8,
+              "two lines of constants, the first of which begins two words before");
 
 /// Whether the one scale of the tensor follows from its numbers, so that it takes a pass of its own.
 inline bool finds_tensor_scale(const Encoding& encoding) {

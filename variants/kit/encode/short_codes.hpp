@@ -168,10 +168,10 @@ struct ShortRule {
   std::uint32_t ratio = 0;                   // the factor is above / below: bits of a here, of s elsewhere
   float above = 1.0F;                        // M or 1
   bool inverts_exponent = false;             // s is a power of two, and the factor 1 / s
-  std::uint32_t nudges[8] = {};              // see nudge_of()
   // Where the maximum or s is this one, the significand does not tell whether the quotient is needed. -1: it
   // never is.
   float at_maximum = -1.0F, at_scale = -1.0F;
+  std::uint32_t nudges[8] = {};  // see nudge_of()
 };
 
 /// For numbers of bf16 one factor does what y / s to e4m3 does, for most significands of the maximum: 1 / s
