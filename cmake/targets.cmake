@@ -223,6 +223,7 @@ function(fwht_codes library name)
   set(codes ${library}_codes_${name})
   add_library(${codes} OBJECT ${ARGN})
   target_link_libraries(${codes} PRIVATE fwht_common)
+  target_include_directories(${codes} PRIVATE ${FWHT_GENERATED})  # see fwht_join
   fwht_warnings(${codes})
   set_target_properties(${codes} PROPERTIES
     CUDA_ARCHITECTURES "${FWHT_ARCHITECTURES_OF_CODES}" POSITION_INDEPENDENT_CODE ON)
