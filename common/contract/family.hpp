@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,11 +61,14 @@ class PlanOf {
   void execute(const Operands& operands, Stream stream = nullptr) const {
     if (Family::does_nothing(problem_)) return;
     Family::check(static_cast<const typename Family::Plan&>(*this), operands);
+    std::unique_lock<std::mutex> alone;
+    if (one_stream_at_a_time()) alone = std::unique_lock(enqueuing_);
     enqueue(operands, stream);
   }
 
   virtual Numerics numerics() const = 0;
   /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
+  /// Threads may share the stream: the launches of one execution follow each other.
   virtual bool one_stream_at_a_time() const { return false; }
   virtual Settings settings() const = 0;
 
@@ -74,6 +78,7 @@ class PlanOf {
  private:
   virtual void enqueue(const Operands& operands, Stream stream) const = 0;  // work to do, operands checked
   Problem problem_;
+  mutable std::mutex enqueuing_;
 };
 
 template <class Family>

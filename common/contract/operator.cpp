@@ -289,6 +289,18 @@ Operator operator_for(std::int64_t n) {
   return Operator(std::span<const Factor>(factors.data(), count));
 }
 
+std::uint64_t hash_of(const Operator& op) {
+  Hasher mix;
+  for (const Factor& factor : op.factors()) {
+    mix(factor.basis);
+    mix(factor.order);
+    mix(factor.transposed);
+  }
+  mix(op.has_signs());
+  mix(op.signs_come_last());
+  return mix.hash();
+}
+
 std::string to_string(const Operator& op) {
   std::string text;
   if (op.has_signs() && op.signs_come_last()) text += kSignsLast;

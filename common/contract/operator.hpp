@@ -106,6 +106,9 @@ bool has_symmetric_hadamard_matrix(std::int64_t order);
 /// operator, where there is none.
 Operator operator_for(std::int64_t n);
 
+/// Of everything that operator== compares: equal operators have equal hashes.
+std::uint64_t hash_of(const Operator& op);
+
 std::string to_string(const Operator& op);
 /// Inverse of to_string; also validates. Throws BadRequest.
 Operator parse_operator(std::string_view text);

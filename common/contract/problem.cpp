@@ -101,13 +101,7 @@ bool operator==(const Problem& a, const Problem& b) {
 
 std::size_t hash_of(const Problem& problem) {
   Hasher mix;
-  for (const Factor& factor : problem.op.factors()) {
-    mix(factor.basis);
-    mix(factor.order);
-    mix(factor.transposed);
-  }
-  mix(problem.op.has_signs());
-  mix(problem.op.signs_come_last());
+  mix(hash_of(problem.op));
   mix(problem.rows);
   for (const Array& array : {problem.in, problem.out}) {
     mix(array.dtype);

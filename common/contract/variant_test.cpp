@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "common/host/error.hpp"
 
@@ -55,6 +60,34 @@ TEST(Plan, PassesGoodPointersOn) {
   apart.execute(memory.data(), memory.data() + 64);  // 4 rows of 16 bytes: adjacent, not overlapping
   apart.execute(memory.data() + 64, memory.data());
   EXPECT_EQ(apart.enqueued, 2);
+}
+
+TEST(Plan, ThreadsThatShareWhatAPlanOwnsEnqueueOneAfterTheOther) {
+  class OwningPlan final : public Plan {
+   public:
+    explicit OwningPlan(const Problem& problem) : Plan(problem) {}
+    bool one_stream_at_a_time() const override { return true; }
+    Numerics numerics() const override { return {}; }
+    Settings settings() const override { return {}; }
+    mutable std::atomic<int> inside = 0, most = 0;
+
+   private:
+    void enqueue(const Operands&, Stream) const override {
+      most = std::max<int>(most, ++inside);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // for others to come in, if they can
+      --inside;
+    }
+  };
+  const OwningPlan plan(make_problem(Dtype::f16, 8, 4));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int execution = 0; execution < 20; ++execution)
+        plan.execute(memory.data(), memory.data());
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  EXPECT_EQ(plan.most, 1);
 }
 
 TEST(Plan, NoRowsDoNothingWhateverThePointers) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/contract/scale_layout.hpp"
 #include "common/host/error.hpp"
 #include "variants/library/sharded/moves.hpp"
 
@@ -76,7 +77,7 @@ Buffer& RankLayer::scratch(std::int64_t elements) {
 namespace {
 
 std::int64_t stride_of(const LinearPlan& plan) {
-  return (plan.packed_bytes() + 255) / 256 * 256;
+  return round_up(plan.packed_bytes(), kPartAlignment);
 }
 
 }  // namespace

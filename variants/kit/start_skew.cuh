@@ -3,6 +3,12 @@
 
 namespace fwht::rows {
 
+__device__ inline void spend_clocks(unsigned clocks) {
+  const auto start = static_cast<unsigned>(clock());
+  while (static_cast<unsigned>(clock()) - start < clocks) {
+  }
+}
+
 /// The first blocks of a launch would all load, then all compute, then all store, leaving memory idle in
 /// between. Delaying some of them costs nothing: the early loads keep memory busy, and the late ones arrive
 /// when they would have anyway. Turns assume that blocks fill the multiprocessors one after the other; where
@@ -27,10 +33,7 @@ struct StartSkew {
         for (int turn = 1; turn < blocks_per_sm; ++turn)
           wait += block >= turn * multiprocessors ? clocks : 0;
       }
-      if (wait == 0) return;
-      const auto start = static_cast<unsigned>(clock());
-      while (static_cast<unsigned>(clock()) - start < wait) {
-      }
+      if (wait != 0) spend_clocks(wait);
     }
   }
 };

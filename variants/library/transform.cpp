@@ -1,7 +1,5 @@
 #include "variants/library/transform.hpp"
 
-#include <array>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,13 +61,6 @@ void require_all_reachable(const Operands& operands, const Problem& problem, int
   }
 }
 
-/// Held while a plan enqueues that owns what its launches change: two threads may share it on one stream,
-/// where the launches of one execution must follow each other.
-std::mutex& enqueuing(const Plan& plan) {
-  static std::array<std::mutex, 64> all;
-  return all[std::hash<const Plan*>{}(&plan) / 64 % all.size()];
-}
-
 }  // namespace
 
 const DeviceInfo& known_device(int ordinal) {
@@ -94,8 +85,6 @@ void transform(const Variant& variant, const Operands& operands, const Problem& 
     require_all_reachable(operands, problem, key.device);
     kept = plans().find_or_make(key, [&] { return plan(variant, problem, known_device(key.device)); });
   }
-  std::unique_lock<std::mutex> alone;
-  if (kept->one_stream_at_a_time()) alone = std::unique_lock(enqueuing(*kept));
   kept->execute(operands, stream);
 }
 

@@ -5,8 +5,8 @@
 // between the first bits and the last. So two passes do 2^26 and three 2^31, each at the rate of a copy or
 // little below.
 //
-// Bit card of a pass over the bits b_s .. b_(s+A-1), tile of 32 columns (16: a warp has two rows; 64: b0 and
-// four row bits in registers; of 8 bytes: four row bits in registers, so up to three rounds):
+// Bit card of a pass over the bits b_s .. b_(s+A-1), tile of 32 columns. Of 16 columns a warp has two rows.
+// Of 64, registers hold b0 and four row bits; of 8 bytes, four row bits, so there are up to three rounds.
 //   round            registers               lanes    warps
 //   1: b_s ..        b_s .. b_(s+4)          b0-b4    b_(s+5) .. b_(s+A-1)
 //   2: b_(s+5) ..    b_(s+A-5) .. b_(s+A-1)  b0-b4    b_s .. b_(s+A-6)
@@ -21,6 +21,7 @@
 #include "common/device/ptx/cp_async.cuh"
 #include "common/device/ptx/griddepcontrol.cuh"
 #include "common/device/storage.cuh"
+#include "variants/kit/start_skew.cuh"
 #include "variants/kit/warp_program.hpp"
 #include "variants/passes/schedule.hpp"
 
@@ -387,10 +388,7 @@ using UnitOf =
 
 __device__ inline void wait_for_turn(const Turns& turns, unsigned first_blocks) {
   if (turns.clocks == 0 || blockIdx.x >= first_blocks) return;
-  const unsigned wait = blockIdx.x % turns.groups * turns.clocks;
-  const auto start = static_cast<unsigned>(clock());
-  while (static_cast<unsigned>(clock()) - start < wait) {
-  }
+  rows::spend_clocks(blockIdx.x % turns.groups * turns.clocks);
 }
 
 /// Rows to shared memory, where they are after cp_async_wait_all.

@@ -39,6 +39,7 @@
 
 #include "common/device/ptx/griddepcontrol.cuh"
 #include "common/device/ptx/named_barrier.cuh"
+#include "variants/kit/start_skew.cuh"
 #include "variants/wgmma/wgmma_pipeline.cuh"
 #include "variants/wgmma/wgmma_stages.cuh"
 
@@ -91,12 +92,6 @@ __device__ void exchange_slice(float (&d)[kSliceSums], const Partner& partner, M
     ptx::bar_sync(partner.barrier, 64);
     if (round == 0) partner.send(d, 1);
     partner.receive(d, round);
-  }
-}
-
-__device__ inline void spend_clocks(int clocks) {
-  const long long start = clock64();
-  while (clock64() - start < clocks) {
   }
 }
 
@@ -212,8 +207,7 @@ __global__ void __launch_bounds__(launch.threads(), 1) passes(RowBatch batch, un
   __syncthreads();
   if (lane == 0) {
     ptx::griddepcontrol_wait();
-    if (launch.start_groups > 1)
-      spend_clocks(launch.start_step * static_cast<int>(blockIdx.x % launch.start_groups));
+    if (launch.start_groups > 1) rows::spend_clocks(launch.start_step * (blockIdx.x % launch.start_groups));
     pipeline.load(batch, row, warp, warp);
   }
   __syncwarp();

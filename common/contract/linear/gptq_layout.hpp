@@ -7,17 +7,18 @@
 #include <cstring>
 
 #include "common/contract/linear/weights.hpp"
+#include "common/contract/scale_layout.hpp"
 
 namespace fwht {
 
 inline constexpr const char* kGptqPacking = "gptq";  ///< LinearPlan::packing
 
-/// Byte offsets, each a multiple of 256.
+/// Byte offsets, each a multiple of kPartAlignment.
 struct GptqLayout {
   std::int64_t qzeros = 0, scales = 0, g_idx = 0, bytes = 0;
 
   explicit GptqLayout(const LinearProblem& p) {
-    const auto up = [](std::int64_t at) { return (at + 255) / 256 * 256; };
+    const auto up = [](std::int64_t at) { return round_up(at, kPartAlignment); };
     qzeros = up(p.k * p.n / 2);
     scales = up(qzeros + (p.symmetric() ? 0 : p.groups() * p.n / 2));
     g_idx = up(scales + p.groups() * p.n * 2);

@@ -30,13 +30,7 @@ std::size_t hash_of(const LinearProblem& problem) {
   Hasher mix;
   for (const std::int64_t part : {problem.m, problem.n, problem.k, problem.group})
     mix(part);
-  for (const Factor& factor : problem.rotation.factors()) {
-    mix(factor.basis);
-    mix(factor.order);
-    mix(factor.transposed);
-  }
-  mix(problem.rotation.has_signs());
-  mix(problem.rotation.signs_come_last());
+  mix(hash_of(problem.rotation));
   mix(problem.dtype);
   mix(problem.zero_points);
   mix(problem.act_order);

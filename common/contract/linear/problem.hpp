@@ -14,6 +14,9 @@
 
 namespace fwht {
 
+/// Of the parts of packed weights, and of a workspace, in bytes.
+inline constexpr std::int64_t kPartAlignment = 256;
+
 /// How zero points are stored: version 1 files hold z - 1 (so z = 1 .. 16), version 2 files z itself;
 /// symmetric weights store none, z = 8.
 enum class ZeroPoints { v1, v2, symmetric };

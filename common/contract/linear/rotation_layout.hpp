@@ -19,13 +19,13 @@ inline Problem rotation_of(const LinearProblem& problem) {
                       Placement::out_of_place);
 }
 
-/// Byte offsets, each a multiple of 256.
+/// Byte offsets, each a multiple of kPartAlignment.
 struct RotationLayout {
   std::int64_t signs = 0, dense = 0, bytes = 0;
 
   /// Behind so many bytes of weights.
   RotationLayout(const LinearProblem& problem, std::int64_t weights) {
-    const auto up = [](std::int64_t at) { return (at + 255) / 256 * 256; };
+    const auto up = [](std::int64_t at) { return round_up(at, kPartAlignment); };
     const Operator& op = problem.rotation;
     const bool has_data = op.has_signs() || op.has_dense();
     signs = has_data ? up(weights) : weights;

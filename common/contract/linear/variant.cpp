@@ -18,10 +18,8 @@ void require_pointer(const char* name, const void* pointer) {
     throw BadRequest(concat(name, " is no multiple of ", LinearPlan::kAlignment, " bytes"));
 }
 
-constexpr std::int64_t kPartAlignment = 256;
-
 std::int64_t whole_part(std::int64_t bytes) {
-  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  return round_up(bytes, kPartAlignment);
 }
 
 void check_workspace(const LinearPlan& plan, const LinearOperands& operands, std::int64_t x_bytes) {

@@ -39,9 +39,9 @@ TEST(PipelinedLayout, AWordIsOperandA) {
         ++reg;
       const int half = at.shift / 16;
       EXPECT_EQ(ptx::a_row(at.lane, reg), row);
-      // Operand B of the same multiply: the lane's vector of x holds k = 32 block + 8 t + 0 .. 7; its words 2
-      // (word % 2) and 2 (word % 2) + 1 are registers 0 and 1, which meet columns 2 t, 2 t + 1 and 2 t + 8, 2
-      // t + 9 of operand A.
+      // Operand B of the same multiply: the lane's vector of x holds k = 32 block + 8 t + 0 .. 7. Its words
+      // 2 (word % 2) and 2 (word % 2) + 1 are registers 0 and 1. They meet columns 2 t, 2 t + 1 and
+      // 2 t + 8, 2 t + 9 of operand A.
       const int column = ptx::a_column(at.lane, reg, half), t = at.lane % 4,
                 block = 2 * at.vector + at.word / 2;
       const int b_register = column >= 8 ? 1 : 0;

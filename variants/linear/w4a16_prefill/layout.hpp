@@ -207,10 +207,10 @@ struct Sharer {
   constexpr int worker_at(int worker, int other) const { return worker + other - index; }
 };
 
-/// The packed words of decode have k = 8 t + 4 half + 0 .. 3 in lane t (of the four of a row); the hardware's
-/// operand A of 16 k has 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Lanes exchange the two words of 32 k: lane t sends
-/// one of them two lanes away, halves of both one lane away, and what it then has are the words of the first
-/// and of the last 16 k. Selectors of __byte_perm.
+/// The packed words of decode: lane t, of the four of a row, has k = 8 t + 4 half + 0 .. 3. The hardware's
+/// operand A of 16 k: lane t has 2 t, 2 t + 1, 2 t + 8, 2 t + 9. So lanes exchange the two words of 32 k.
+/// Lane t sends one of them two lanes away, then halves of both one lane away. What it then has are the
+/// words of the first and of the last 16 k. Selectors of __byte_perm.
 struct LaneExchange {
   unsigned kept, sent, first, last;
 };
