@@ -72,11 +72,11 @@ struct EncodedRows {
   /// Touches one word of every cache line of the arguments while the data load. A launch finds its arguments
   /// in no cache of constants, and the epilogue would wait for one line after the other. The index hides a
   /// zero, so the compiler cannot hoist the reads; the result is 0 and is XORed into the data to keep them
-  /// alive. With few vectors the data arrive soon, and only the two lines are touched that every form reads.
+  /// alive. With few vectors the data arrive too soon for the reads to hide.
   template <Tile tile, Access access>
   __device__ static std::uint32_t fetch_arguments(const Arguments& arguments) {
-    if constexpr (access == Access::dense) return 0;
-    constexpr int kLine = 16, kWords = tile.vectors < 4 ? 2 * kLine - 2 : sizeof(encoder::Output) / 4;
+    if constexpr (access == Access::dense || tile.vectors < 4) return 0;
+    constexpr int kWords = sizeof(encoder::Output) / 4, kLine = 16;
     const std::uint32_t first = threadIdx.x & arguments.rows.zero;
     const auto* const words = reinterpret_cast<const std::uint32_t*>(&arguments.out) + first;
     std::uint32_t seen = words[0];
