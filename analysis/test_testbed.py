@@ -369,12 +369,6 @@ def test_a_first_build_is_for_the_gpus_that_are_there(tmp_path: Path, monkeypatc
     assert not any("-D" in other for other in others)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_without_a_gpu_ci_compiles_kernels_of_codes_for_one_architecture(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    monkeypatch.setattr(machine, "has_gpu", lambda: there)
-    assert machine.options_of_first_build("ci") == ([] if there else ["-DFWHT_ARCHITECTURES_OF_CODES=90a-real"])
-
-
 def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Of a GoogleTest program on the GPU, and of a pytest file."""
     programs = {

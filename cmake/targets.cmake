@@ -7,7 +7,7 @@
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
 # fwht_gpu_test(name program filter shards)   more such tests of a program
 # fwht_variant(name [LINEAR] [NAMESPACE of_it] [CUDA] [SOURCES extra...] [KERNELS files.cu...] [INSTANCES files.cu.in...]
-#   [CODES files.cu.in...] [PLANS make_plan...] [ON_HOST files.cpp...] [TEST_LABEL host+gpu])   one folder of variants/
+#   [PLANS make_plan...] [ON_HOST files.cpp...] [TEST_LABEL host+gpu])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
@@ -212,35 +212,14 @@ function(fwht_instances variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# Kernels that write codes are half of what a build compiles. Where no device runs them, one architecture shows that they compile:
-# every writer of codes is compiled for all of them in rotate_then_quantize.
-set(FWHT_ARCHITECTURES_OF_CODES "" CACHE STRING "Architectures of transforms that write codes; empty: CMAKE_CUDA_ARCHITECTURES")
-function(fwht_codes library name)
-  if(FWHT_ARCHITECTURES_OF_CODES STREQUAL "" OR NOT ARGN)
-    target_sources(${library} PRIVATE ${ARGN})
-    return()
-  endif()
-  set(codes ${library}_codes_${name})
-  add_library(${codes} OBJECT ${ARGN})
-  target_link_libraries(${codes} PRIVATE fwht_common)
-  target_include_directories(${codes} PRIVATE ${FWHT_GENERATED})  # see fwht_join
-  fwht_warnings(${codes})
-  set_target_properties(${codes} PROPERTIES
-    CUDA_ARCHITECTURES "${FWHT_ARCHITECTURES_OF_CODES}" POSITION_INDEPENDENT_CODE ON)
-  target_sources(${library} PRIVATE $<TARGET_OBJECTS:${codes}>)
-  if(FWHT_SHARED)
-    target_sources(${library}_static PRIVATE $<TARGET_OBJECTS:${codes}>)
-  endif()
-endfunction()
-
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and
-# make_plan, KERNELS and INSTANCES more of them, compiled by themselves, CODES those that write codes. In a build without CUDA a make_plan that throws takes the
+# make_plan, KERNELS and INSTANCES more of them, compiled by themselves. In a build without CUDA a make_plan that throws takes the
 # place of all of these, so the variant stays listed. Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL
 # (host), which gets the files ON_HOST too: a kernel's program executed by the host. PLANS names the functions where a
 # folder has several. LINEAR: a variant of the second ladder, in variants/linear. NAMESPACE: where that of the variant, and its
 # header, have another name than the folder.
 function(fwht_variant name)
-  cmake_parse_arguments(arg "CUDA;LINEAR" "TEST_LABEL;NAMESPACE" "SOURCES;KERNELS;INSTANCES;CODES;PLANS;ON_HOST" ${ARGN})
+  cmake_parse_arguments(arg "CUDA;LINEAR" "TEST_LABEL;NAMESPACE" "SOURCES;KERNELS;INSTANCES;PLANS;ON_HOST" ${ARGN})
   if(NOT arg_NAMESPACE)
     set(arg_NAMESPACE ${name})
   endif()
@@ -260,8 +239,6 @@ function(fwht_variant name)
   set(sources ${name}/${name}.cpp ${arg_SOURCES})
   if(arg_CUDA AND FWHT_WITH_CUDA)
     fwht_instances(instances ${arg_INSTANCES})
-    fwht_instances(codes ${arg_CODES})
-    fwht_codes(${library} ${name} ${codes})
     list(APPEND sources ${name}/${name}.cu ${arg_KERNELS} ${instances})
   elseif(arg_CUDA)
     set(variant_name ${name})

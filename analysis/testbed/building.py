@@ -15,7 +15,7 @@ from pathlib import Path
 
 from analysis import times
 
-from .machine import BUILD, ROOT, cores, fail, have, options_of_first_build, require_writable, run, say
+from .machine import BUILD, ROOT, cores, fail, have, options_for_gpus, require_writable, run, say
 
 
 def configure(preset: str, *arguments: str) -> Path:
@@ -25,9 +25,9 @@ def configure(preset: str, *arguments: str) -> Path:
     command = ["cmake", "-S", str(ROOT), "--preset", preset, *arguments]
     # CMake remembers that there was no nvcc, and where the checkout was.
     cache = directory / "CMakeCache.txt"
-    if not cache.is_file():  # what an earlier call or a user chose stays
-        command += options_of_first_build(preset)
-    else:
+    if preset == "release" and not cache.is_file():  # what an earlier call or a user chose stays
+        command += options_for_gpus()
+    if cache.is_file():
         text = cache.read_text()
         moved = f"\nCMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n" not in text
         if moved or (have("nvcc") and re.search(r"^CMAKE_CUDA_COMPILER:.*NOTFOUND$", text, re.M)):

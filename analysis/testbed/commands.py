@@ -270,7 +270,7 @@ def command_test(arguments: list[str]) -> int:
         preset = "ci" if in_ci else "release" if has_gpu() else "host"
         if preset == "host":
             say("no CUDA device: kernels are not compiled, tests of them are left out; ./testbed test --preset release compiles them.")
-    minutes, room = {"release": (55, "1 GB"), "ci": (30, "2 GB")}.get(preset, (12, "0.7 GB"))
+    minutes, room = {"release": (55, "1 GB"), "ci": (40, "2 GB")}.get(preset, (12, "0.7 GB"))
     say(f"a first build and test takes about {minutes} minutes on two cores, less with more, and {room} of disk.")
     environment("tools")
     say_origin()

@@ -85,13 +85,10 @@ def has_gpu() -> bool:
     return have("nvidia-smi") and run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
 
 
-def options_of_first_build(preset: str) -> list[str]:
-    """CMake options that make a first build take less time: `release` compiles for the GPUs of this machine alone, `ci` without a
-    GPU kernels of codes for one architecture. None where GPUs do not say what they are, or would compile PTX at first use, which
-    large objects make slow."""
-    if preset == "ci" and not has_gpu():
-        return ["-DFWHT_ARCHITECTURES_OF_CODES=90a-real"]
-    if preset != "release" or not have("nvidia-smi"):
+def options_for_gpus() -> list[str]:
+    """CMake options of a build for the GPUs of this machine alone, in less time; none where they do not say what they are, or where
+    they would compile PTX at first use, which large objects make slow."""
+    if not have("nvidia-smi"):
         return []
     said = run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True).stdout
     capabilities = {(int(major), int(minor)) for major, minor in re.findall(r"^ *(\d+)\.(\d+) *$", said or "", re.MULTILINE)}

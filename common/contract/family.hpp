@@ -55,9 +55,9 @@ class PlanOf {
 
   const Problem& problem() const { return problem_; }
 
-  /// Checks the operands, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
-  /// be captured in a CUDA graph. Host variants have finished when it returns. A problem without work does
-  /// nothing. Throws BadRequest before anything is launched for operands that the family rules out.
+  /// Checks the operands, then only enqueues: no allocation, no wait for the device, no attribute call, so it
+  /// can be captured in a CUDA graph. Host variants have finished when it returns. A problem without work
+  /// does nothing. Throws BadRequest before anything is launched for operands that the family rules out.
   void execute(const Operands& operands, Stream stream = nullptr) const {
     if (Family::does_nothing(problem_)) return;
     Family::check(static_cast<const typename Family::Plan&>(*this), operands);

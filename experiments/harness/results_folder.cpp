@@ -150,6 +150,17 @@ void refuse_other_origin(const Json& context, const Provenance& provenance, cons
     throw BadRequest(fmt::format("{} comes from other sources (sources_hash {}, this program {})", name,
                                  hash.substr(0, 12), provenance.build.sources_hash.substr(0, 12)));
   }
+  const BuildRecord& build = provenance.build;
+  for (const auto& [entry, here] : {std::pair("build_type", build.build_type),
+                                    {"cxx", build.cxx},
+                                    {"cxx_flags", build.cxx_flags},
+                                    {"cuda", build.cuda},
+                                    {"cuda_flags", build.cuda_flags}}) {
+    if (const Json there = context.value(entry, Json()); there != here) {
+      throw BadRequest(fmt::format("{} comes from another build ({} {}, this program \"{}\")", name, entry,
+                                   there.dump(), here));
+    }
+  }
   const Json& device = context["device"];
   const std::string there = device["present"].get<bool>()
                                 ? device["name"].get<std::string>()

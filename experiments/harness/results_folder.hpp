@@ -50,8 +50,8 @@ class ResultsFolder {
 
   /// One more run in a folder that is there: its rows stay untouched, half a last line of a killed run is cut
   /// off. Throws BadRequest when it is no results folder, another program writes it, it has another
-  /// format_version, comes from other sources or another device, or a file is not what the last run left (row
-  /// counts and hashes).
+  /// format_version, comes from other sources, another build or another device, or a file is not what the
+  /// last run left (row counts and hashes).
   static ResultsFolder resume(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 

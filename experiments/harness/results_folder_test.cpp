@@ -137,6 +137,12 @@ TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
       refusal(other).find("comes from other sources (sources_hash 0123456789ab, this program fedcba987654)"),
       std::string::npos);
   other = provenance;
+  other.build.cuda_flags = "-O3 architectures 80";
+  EXPECT_NE(refusal(other).find("comes from another build (cuda_flags \"" + provenance.build.cuda_flags +
+                                "\", this program \"-O3 architectures 80\")"),
+            std::string::npos)
+      << refusal(other);
+  other = provenance;
   other.device.name = a100_description().name;
   EXPECT_NE(refusal(other).find("was measured on NVIDIA H200 (described), this is NVIDIA A100 (described)"),
             std::string::npos);

@@ -3,7 +3,7 @@
 
 namespace fwht::rows {
 
-__device__ inline void spend_clocks(unsigned clocks) {
+__device__ inline void spend_clocks(unsigned clocks) {  // no less than these
   const auto start = static_cast<unsigned>(clock());
   while (static_cast<unsigned>(clock()) - start < clocks) {
   }

@@ -77,6 +77,7 @@ struct EncodedRows {
   __device__ static std::uint32_t fetch_arguments(const Arguments& arguments) {
     if constexpr (access == Access::dense || tile.vectors < 4) return 0;
     constexpr int kWords = sizeof(encoder::Output) / 4, kLine = 16;
+    static_assert(offsetof(EncodedBatch, out) == 56, "on sm_90 parameters start 16 bytes into a line");
     const std::uint32_t first = threadIdx.x & arguments.rows.zero;
     const auto* const words = reinterpret_cast<const std::uint32_t*>(&arguments.out) + first;
     std::uint32_t seen = words[0];

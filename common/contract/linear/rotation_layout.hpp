@@ -9,6 +9,7 @@
 
 #include "common/contract/linear/weights.hpp"
 #include "common/contract/operator_data.hpp"
+#include "common/contract/scale_layout.hpp"
 #include "common/contract/variant.hpp"
 
 namespace fwht {

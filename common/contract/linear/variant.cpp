@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/contract/linear/rotation_layout.hpp"
+#include "common/contract/scale_layout.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/overlap.hpp"

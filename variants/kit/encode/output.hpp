@@ -12,8 +12,8 @@
 namespace fwht::encoder {
 
 /// The argument of row_encoder.cuh. A launch finds no line of its arguments in the cache of constants, and
-/// few rows wait for every line that they touch. So what every form reads lies first, in two lines; then
-/// what rounded numbers read; then what few layouts read.
+/// few rows wait for every line that they touch. So what most forms read lies first, then what rounded
+/// numbers read, then what few layouts read. For `mma_split` on sm_90 the first part has two lines.
 struct Output {
   Rule rule;
   float last;                         // y = last * x
@@ -43,8 +43,7 @@ struct Output {
   int rows_per_token;
   std::int64_t scale_rows, scale_columns;  // the matrix of scales
 };
-static_assert(offsetof(Output, brief) <= 2 * 64 - 8,
-              "two lines of constants, the first of which begins two words before");
+static_assert(offsetof(Output, brief) <= 2 * 64 - 8, "see fetch_arguments() of mma_split: 8 bytes in");
 
 /// Whether the one scale of the tensor follows from its numbers, so that it takes a pass of its own.
 inline bool finds_tensor_scale(const Encoding& encoding) {
