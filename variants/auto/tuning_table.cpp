@@ -153,13 +153,14 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 namespace {
 
 /// Whether mma_kronecker writes codes sooner than two launches do, where kronecker has no kernel on Hopper:
-/// short rows, and long ones with one scale each, by the grid `fused` on H100 and H200.
-bool is_sooner_in_one_launch(const Problem& problem) {
+/// short rows, and a wave of long ones with one scale each, by the grid `fused` on H100 and H200.
+bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kShort = 4096;
-  constexpr std::int64_t kLong = 32768;  // more of a token than this no block of the quantizer holds
+  constexpr std::int64_t kLong = 32768;  // more of a token than this the quantizer reads twice
   const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
   const bool one_matrix = problem.op.factors().size() <= 2 && !problem.op.has_dense();
-  return one_matrix && (problem.n() <= kShort || (one_scale && problem.n() > kLong));
+  return one_matrix &&
+         (problem.n() <= kShort || (one_scale && problem.n() > kLong && problem.rows <= device.sm_count));
 }
 
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {
@@ -167,7 +168,7 @@ std::vector<std::string_view> preferred_encoders(const Problem& problem, const D
     // Beside a row of 65536, shared memory holds staged boxes of few warps.
     return {"mma_split", problem.n() < 65536 ? "mma_kronecker" : "kronecker", "rotate_then_quantize"};
   }
-  if (is_sooner_in_one_launch(problem))
+  if (is_sooner_in_one_launch(problem, device))
     return {"mma_split", "kronecker", "mma_kronecker", "rotate_then_quantize"};
   return {"mma_split", "kronecker", "rotate_then_quantize"};
 }

@@ -5,8 +5,9 @@
 // numbers, and a NaN is larger than all of them, so that one comparison tells whether the short arithmetic is
 // exact. Scales and codes are those of the epilogues (variants/kit/encode).
 //
-// Bit card, quantize_vectors and quantize_blocks: element bits 0..2 register, 3..7 lane, above: vectors of a
-// lane, then warps. quantize_any: element bits 0..4 lane.
+// Bit card, quantize_vectors, quantize_blocks and quantize_twice: element bits 0..2 register, 3..7 lane,
+// above: vectors of a lane, then warps. quantize_any: element bits 0..4 lane, above: warps where a block has
+// the group.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ using encoder::Scale;
 
 template <Dtype dtype>
 constexpr int kWordsOfVector = dtype == Dtype::f32 ? 8 : 4;
+template <Dtype dtype>
+using Words = std::uint32_t[kWordsOfVector<dtype>];
 
 /// @param element  the first of the eight, on the 16-byte grid
 template <Dtype dtype>
@@ -73,6 +76,18 @@ __device__ __forceinline__ std::uint32_t largest_pattern(const std::uint32_t (&w
   for (int e = 0; e < 8; ++e)
     largest = max(largest, words[e] & 0x7FFFFFFFU);
   return largest;
+}
+
+/// Over the block. Every thread must come here as often as all others do.
+__device__ __forceinline__ std::uint32_t largest_of_block(std::uint32_t value) {
+  __shared__ std::uint32_t of_warps[32];
+  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x >> 5);
+  value = __reduce_max_sync(0xFFFFFFFFU, value);
+  if (lane == 0) of_warps[warp] = value;
+  __syncthreads();
+  value = __reduce_max_sync(0xFFFFFFFFU, lane < static_cast<int>(blockDim.x / 32) ? of_warps[lane] : 0U);
+  __syncthreads();
+  return value;
 }
 
 /// Over groups of `lanes` lanes, a power of two.
@@ -224,16 +239,6 @@ template <class Form, Dtype dtype, int vectors>
 __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
-  __shared__ std::uint32_t of_warps[32];
-  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x >> 5);
-  const auto largest_of_block = [&](std::uint32_t value) {
-    value = __reduce_max_sync(0xFFFFFFFFU, value);
-    if (lane == 0) of_warps[warp] = value;
-    __syncthreads();
-    value = __reduce_max_sync(0xFFFFFFFFU, lane < static_cast<int>(blockDim.x / 32) ? of_warps[lane] : 0U);
-    __syncthreads();
-    return value;
-  };
   const std::int64_t first = blockIdx.x * rows.group;
   const auto offset = [&](int v) {
     return (static_cast<int>(threadIdx.x) + v * static_cast<int>(blockDim.x)) * 8;
@@ -265,32 +270,85 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
   if (threadIdx.x == 0) store_scale_of_group<Form>(rows, scale, blockIdx.x);
 }
 
-/// Any group, any strides, scales of the whole tensor: one warp per group, two codes of four bits per lane.
+/// One block per token that is longer than a block holds: read for the largest |y|, and again, out of the L2,
+/// for the codes.
 template <class Form, Dtype dtype>
-__global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows rows) {
+__global__ void __launch_bounds__(kMostThreads) quantize_twice(const __grid_constant__ Rows rows) {
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
-  const int lane = static_cast<int>(threadIdx.x) & 31;
+  constexpr int kVectors = 4;
+  const std::int64_t first = blockIdx.x * rows.group;
+  // All vectors of a step are asked for before the first is used.
+  const auto for_each_vector = [&](auto&& use) {
+    const std::int64_t step = std::int64_t{blockDim.x} * 8;
+    for (std::int64_t offset = std::int64_t{threadIdx.x} * 8; offset < rows.group;
+         offset += kVectors * step) {
+      Words<dtype> words[kVectors] = {};
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (offset + v * step < rows.group) load_vector<dtype>(words[v], rows, first + offset + v * step);
+      }
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v)
+        use(words[v], offset + v * step);
+    }
+  };
+
+  std::uint32_t pattern = 0;
+  for_each_vector(
+      [&](const Words<dtype>& words, std::int64_t) { pattern = max(pattern, largest_pattern(words)); });
+  pattern = largest_of_block(pattern);
+  float largest = number_of_pattern<dtype>(pattern);
+  const bool ordinary = is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest);
+  if (!ordinary) {
+    std::uint32_t number = 0;
+    for_each_vector([&](const Words<dtype>& words, std::int64_t) {
+      float y[1][8];
+      numbers_of_vector<dtype>(words, y[0]);
+      number = max(number, largest_number(y));
+    });
+    largest = __uint_as_float(largest_of_block(number));
+  }
+  const Scale scale = scale_for<Form>(rule, ordinary, largest);
+  for_each_vector([&](const Words<dtype>& words, std::int64_t offset) {
+    float y[8];
+    numbers_of_vector<dtype>(words, y);
+    std::uint32_t codes[Form::words];
+    codes_of_vector<Form>(out, scale, ordinary, y, codes);
+    ptx::st_global_if(offset < rows.group, out.codes + (first + offset) * Form::bits / 8, codes);
+  });
+  if (threadIdx.x == 0) store_scale_of_group<Form>(rows, scale, blockIdx.x);
+}
+
+/// Any group, any strides, scales of the whole tensor: one warp per group, or one block where groups are
+/// long; two codes of four bits per lane.
+template <class Form, Dtype dtype>
+__global__ void __launch_bounds__(kMostThreads) quantize_any(const __grid_constant__ Rows rows) {
+  const Output& out = rows.out;
+  const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
+  const int team = rows.group >= kGroupOfBlock ? static_cast<int>(blockDim.x) : 32;
+  const int teams = static_cast<int>(blockDim.x) / team, member = static_cast<int>(threadIdx.x) % team;
   constexpr int kPerByte = 8 / Form::bits;
   const auto* in = static_cast<const typename Storage<dtype>::Element*>(rows.in);
   const auto number = [&](std::int64_t element) {
     return Storage<dtype>::to_float(in[element / rows.n * rows.in_stride + element % rows.n]);
   };
   const std::int64_t groups = (rows.elements + rows.group - 1) / rows.group;
-  const std::int64_t step = std::int64_t{gridDim.x} * (blockDim.x / 32);
-  for (std::int64_t group = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5); group < groups;
-       group += step) {
+  const std::int64_t step = std::int64_t{gridDim.x} * teams;
+  for (std::int64_t group = std::int64_t{blockIdx.x} * teams + static_cast<int>(threadIdx.x) / team;
+       group < groups; group += step) {
     const std::int64_t begin = group * rows.group, end = min(begin + rows.group, rows.elements);
     float largest = 0.0F;
     if (out.largest != nullptr) {
       largest = __uint_as_float(*out.largest);
     } else if (!out.rule.given) {
-      for (std::int64_t e = begin + lane; e < end; e += 32)
+      for (std::int64_t e = begin + member; e < end; e += team)
         largest = fmaxf(largest, fabsf(number(e)));
-      largest = __uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest)));
+      const std::uint32_t own = __float_as_uint(largest);
+      largest = __uint_as_float(team == 32 ? largest_of_lanes(own, 32) : largest_of_block(own));
     }
     const Scale scale = scale_for<Form>(rule, false, largest);
-    for (std::int64_t e = begin + lane * kPerByte; e < end; e += 32 * kPerByte) {
+    for (std::int64_t e = begin + member * kPerByte; e < end; e += team * kPerByte) {
       float y[8] = {};
 #pragma unroll
       for (int i = 0; i < kPerByte; ++i)
@@ -300,7 +358,7 @@ __global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows
       const std::int64_t to = e / rows.n * rows.out_stride + e % rows.n;
       out.codes[to / kPerByte] = static_cast<std::uint8_t>(codes[0]);
     }
-    if (lane == 0) store_scale_of_group<Form>(rows, scale, group);
+    if (member == 0) store_scale_of_group<Form>(rows, scale, group);
   }
 }
 
@@ -373,6 +431,10 @@ Kernel find_kernel(const Launch& launch) {
             return nullptr;
         }
       }
+      return nullptr;
+    case Reader::twice:
+      if constexpr (kFamily == Family::f32)
+        return quantize_twice<encoder::Form<element_of(format), kFamily, true>, dtype>;
       return nullptr;
     case Reader::any:
       return quantize_any<InVectors, dtype>;

@@ -21,8 +21,11 @@ using Kernel = void (*)(Rows);
 enum class Reader : std::uint8_t {
   vectors,  ///< 16 bytes per lane, groups lie in the 256 elements of a warp; rows are contiguous
   blocks,   ///< the same, one block per token
-  any       ///< element by element, one warp per group: all the rest
+  twice,    ///< the same of tokens that are longer than a block holds
+  any       ///< element by element, one warp or one block per group: all the rest
 };
+constexpr int kMostThreads = 512;             ///< of a block
+constexpr std::int64_t kGroupOfBlock = 1024;  ///< from here on Reader::any gives a group a block
 struct Launch {
   Reader reader = Reader::any;
   int vectors = 1;  ///< per lane

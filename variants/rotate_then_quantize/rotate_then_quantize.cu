@@ -23,7 +23,7 @@ namespace {
 
 using Kind = ScaleGranularity::Kind;
 
-constexpr std::int64_t kLongestToken = 32768;  // of a block: 512 threads with 8 vectors of 8
+constexpr std::int64_t kLongestToken = std::int64_t{kMostThreads} * 8 * 8;  // that a block holds
 
 /// Elements that share a scale; where it is given, or the tensor's, as many as a warp likes.
 std::int64_t group_of(const Problem& problem) {
@@ -54,8 +54,12 @@ Launch launch_of(const Problem& problem) {
       const int threads = static_cast<int>(round_up(ceil_div(group, 8 * vectors), 32));
       return {Reader::blocks, vectors, threads, elements / group};
     }
+    return {Reader::twice, 4, kMostThreads, elements / group};
   }
-  return {Reader::any, 1, 128, std::min<std::int64_t>(ceil_div(ceil_div(elements, group), 4), 65536)};
+  const bool has_block = group >= kGroupOfBlock;
+  const std::int64_t groups = ceil_div(elements, group), groups_of_block = has_block ? 1 : 4;
+  return {Reader::any, 1, has_block ? kMostThreads : 128,
+          std::min<std::int64_t>(ceil_div(groups, groups_of_block), 65536)};
 }
 
 std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& device) {
@@ -95,7 +99,7 @@ class TwoLaunches final : public Plan {
       for (const Setting& setting : rotation_->settings())
         settings.emplace_back("rotation_" + setting.first, setting.second);
     }
-    constexpr const char* kReaders[] = {"vectors", "blocks", "any"};
+    constexpr const char* kReaders[] = {"vectors", "blocks", "twice", "any"};
     settings.emplace_back("quantizer", std::string(kReaders[static_cast<int>(launch_.reader)]));
     settings.emplace_back("vectors_per_lane", std::int64_t{launch_.vectors});
     settings.emplace_back("threads", std::int64_t{launch_.threads});
@@ -111,7 +115,7 @@ class TwoLaunches final : public Plan {
       rotated.out = workspace_.as<void>();
       rotated.scales = nullptr;
       rotated.scales_bytes = -1;
-      rotated.tensor_scale = 1.0F;
+      rotated.tensor_scale = 0.0F;
       rotated.tensor_scale_at = nullptr;
       rotation_->execute(rotated, stream);
       rows = workspace_.as<void>();
