@@ -41,3 +41,8 @@ foreach(program consumer c_consumer pc_consumer)
   step(run ${work_dir}/build/${program})
   message(STATUS "${output}")
 endforeach()
+
+step("configure as a folder" ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/as_folder -B ${work_dir}/as_folder -G ${generator}
+  -D CMAKE_BUILD_TYPE=${build_type} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_CXX_FLAGS=${cxx_flags}
+  -D FWHT_SOURCE_DIR=${CMAKE_CURRENT_LIST_DIR}/../..)
+step("compile as a folder" ${CMAKE_COMMAND} --build ${work_dir}/as_folder --target consumer)
