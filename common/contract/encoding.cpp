@@ -5,6 +5,7 @@
 #include <iterator>
 #include <span>
 
+#include "common/host/each_once.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 
@@ -366,6 +367,7 @@ Encoding parse_encoding(std::string_view text) {
   ScaleLayout layout = ScaleLayout::row_major;
   std::int64_t token = 0;
   bool ue8m0 = false;
+  EachOnce once("encoding", text);
   rest = colon == std::string_view::npos ? std::string_view{} : rest.substr(colon + 1);
   for (bool more = colon != std::string_view::npos; more;) {
     const std::size_t comma = rest.find(',');
@@ -376,19 +378,25 @@ Encoding parse_encoding(std::string_view text) {
     const auto* known_layout = std::find_if(std::begin(kLayouts), std::end(kLayouts), named);
     const auto* known_recipe = std::find_if(std::begin(kRecipes), std::end(kRecipes), named);
     if (word == "tensor") {
+      once("scales");
       scales = {Kind::tensor, 0};
     } else if (word == "row") {
+      once("scales");
       scales = {Kind::row, 0};
     } else if (word == "ue8m0") {
       ue8m0 = true;
     } else if (known_layout != std::end(kLayouts)) {
+      once("layout");
       layout = known_layout->layout;
     } else if (known_recipe != std::end(kRecipes)) {
+      once("recipe");
       recipe = known_recipe->recipe;
     } else if (word.size() > 1 && word[0] == 't' && word[1] >= '0' && word[1] <= '9') {
+      once("token");
       token = parse_length(word.substr(1), text, "length of a token");
     } else {
       scales = {Kind::group, parse_length(word, text, "group size")};
+      once("scales");
     }
   }
   if (scales.kind == Kind::none) {

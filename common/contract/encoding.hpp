@@ -191,7 +191,8 @@ void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows, Dtype
 /// "t8192" (token), and the recipe: "e4m3:128,ue8m0,mn,deepgemm", "mxfp4:rceil". "/f32" behind it where the
 /// intermediate is fp32. The plain encoding is "".
 std::string to_string(const Encoding& encoding);
-/// Inverse of to_string; words in any order. Throws BadRequest; validate() is still to be asked about n.
+/// Inverse of to_string for all but the plain encoding; words in any order, of each kind one. Throws
+/// BadRequest; validate() is still to be asked about n.
 Encoding parse_encoding(std::string_view text);
 
 std::string_view name_of(CodeFormat format);

@@ -8,17 +8,13 @@
 #include "common/contract/problem.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht {
 namespace {
 
 std::string refusal(std::string_view text, std::int64_t n) {
-  try {
-    validate(parse_encoding(text), n);
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "";
+  return bad_request_of([&] { validate(parse_encoding(text), n); });
 }
 
 TEST(Encoding, TextFormGoesThereAndBack) {
@@ -196,16 +192,15 @@ TEST(Encoding, RefusesWhatDoesNotFitInOneSentence) {
   EXPECT_NE(refusal("int8:t12x", 4096).find("is no length of a token"), std::string::npos);
   EXPECT_NE(refusal("int8:row,", 4096).find("is no group size"), std::string::npos);
   EXPECT_NE(refusal("", 4096).find("the form is"), std::string::npos);
+  EXPECT_EQ(refusal("e4m3:row,64", 4096), "encoding 'e4m3:row,64' names its scales twice");
+  EXPECT_EQ(refusal("mxfp4:rceil,even", 4096), "encoding 'mxfp4:rceil,even' names its recipe twice");
+  EXPECT_EQ(refusal("e4m3:128,mn,packed", 4096), "encoding 'e4m3:128,mn,packed' names its layout twice");
+  EXPECT_EQ(refusal("e4m3:row,t8192,t8192", 4096), "encoding 'e4m3:row,t8192,t8192' names its token twice");
 }
 
 TEST(Encoding, RefusesProblemsThatDoNotFit) {
   const auto refusal_of = [](std::string_view text) -> std::string {
-    try {
-      parse_problem(text);
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "";
+    return bad_request_of([&] { parse_problem(text); });
   };
   EXPECT_EQ(refusal_of("bf16/n128/r128>e4m3:8192"), "");
   EXPECT_EQ(refusal_of("bf16/n128/r100>e4m3:8192"),

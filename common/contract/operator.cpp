@@ -236,6 +236,8 @@ bool has_symmetric_hadamard_matrix(std::int64_t order) {
 void validate(const Operator& op) {
   std::int64_t n = 1;
   for (const Factor& factor : op.factors()) {
+    if (factor.basis < Basis::sylvester || factor.basis > Basis::dense)
+      throw BadRequest(concat("unknown basis ", static_cast<int>(factor.basis), " of a factor"));
     if (factor.order < 1) {
       throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order, " must be at least 1"));
     }

@@ -58,6 +58,9 @@ double orthogonality_limit(Dtype dtype, std::int64_t order) {
 
 void check_dense(const Operator& op, Dtype dtype, const void* entries) {
   const auto* next = static_cast<const std::byte*>(entries);
+  if (op.has_dense() && next == nullptr)
+    throw BadRequest(
+        concat("operator ", to_string(op), ": the entries of its dense factors are a null pointer"));
   for (const Factor& factor : op.factors()) {
     if (factor.basis != Basis::dense) continue;
     const double error = orthogonality_error(dtype, next, factor.order),

@@ -6,19 +6,14 @@
 #include <fstream>
 #include <random>
 
-#include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht {
 namespace {
 
 template <class Body>
 std::string refusal(Body&& body) {
-  try {
-    body();
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "";
+  return bad_request_of([&] { body(); });
 }
 
 /// A random orthogonal matrix in FP64, by Gram and Schmidt, done twice.
@@ -95,6 +90,7 @@ TEST(DenseFactor, WhatIsNotOrthogonalIsRefusedWithBothNumbers) {
     both.insert(both.end(), large.begin(), large.end());
     EXPECT_EQ(dense_entry_count(op), static_cast<std::int64_t>(both.size()));
     EXPECT_EQ(refusal([&] { check_dense(op, dtype, stored(dtype, both).data()); }), "");
+    EXPECT_NE(refusal([&] { check_dense(op, dtype, nullptr); }).find("null pointer"), std::string::npos);
     // One entry off by enough that the length of its row is off by three times the limit.
     std::vector<double> wrong = both;
     double& entry = wrong[16 + 53 * 7 + 11];

@@ -6,17 +6,13 @@
 #include <utility>
 
 #include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht {
 namespace {
 
 std::string refusal(std::string_view text) {
-  try {
-    parse_operator(text);
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "";
+  return bad_request_of([&] { parse_operator(text); });
 }
 
 TEST(Operator, TextFormGoesThereAndBack) {
@@ -146,14 +142,7 @@ TEST(OperatorFor, ShardsHaveTheSameBase) {
 }
 
 TEST(OperatorFor, RefusesOtherLengthsAndNamesTheNearest) {
-  const auto refused = [](std::int64_t n) -> std::string {
-    try {
-      operator_for(n);
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const auto refused = [](std::int64_t n) -> std::string { return bad_request_of([&] { operator_for(n); }); };
   EXPECT_EQ(refused(6),
             "n=6 is no power of two times one or two known Hadamard orders; the nearest n that is: 4");
   EXPECT_EQ(
@@ -197,6 +186,7 @@ TEST(Operator, RefusesWhatIsNoMatrixInOneSentence) {
   EXPECT_NE(refusal("1099511627776x1099511627776").find("exceeds the limit"), std::string::npos);
   EXPECT_NE(refusal("d4294967296").find("dense factor of order 4294967296 exceeds the limit of 1048576"),
             std::string::npos);
+  EXPECT_THROW(validate(Operator{{static_cast<Basis>(9), 4}}), BadRequest);
   EXPECT_THROW(validate(Operator{{Basis::sylvester, 3}, {Basis::sylvester, 4}}), BadRequest);
   EXPECT_THROW(Operator({Factor{}, Factor{}, Factor{}, Factor{}, Factor{}}), BadRequest);
 }

@@ -81,11 +81,14 @@ Paging parse_paging(std::string_view word) {
 
 bool parse_preparation(std::string_view word, std::optional<Prologue>& prologue,
                        std::optional<Paging>& paging) {
+  const bool has_prologue = word == "rms" || word.starts_with("rope"), pages = word.starts_with("page");
+  if ((has_prologue && prologue) || (pages && paging))
+    throw BadRequest(concat("'", word, "' stands behind another ", pages ? "page" : "rms or rope"));
   if (word == "rms") {
     prologue = Prologue{Kind::rms_norm};
   } else if (word.starts_with("rope")) {
     prologue = parse_rope(word);
-  } else if (word.starts_with("page")) {
+  } else if (pages) {
     paging = parse_paging(word);
   } else {
     return false;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/host/bits.hpp"
+#include "common/host/each_once.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 
@@ -47,13 +48,16 @@ std::optional<Ordering> ordering_named(std::string_view word) {
   return {};
 }
 
-/// One word of arrangement_text; false for another word. `text` is what it stands in.
-bool parse_arrangement(std::string_view word, Problem& problem, std::string_view text) {
+/// One word of arrangement_text, for `once`; false for another word. `text` is what it stands in.
+bool parse_arrangement(std::string_view word, Problem& problem, std::string_view text, EachOnce& once) {
   if (const auto ordering = ordering_named(word)) {
+    once("ordering");
     problem.out_ordering = *ordering;
   } else if (const auto from = ordering_named(word.starts_with("from-") ? word.substr(5) : "")) {
+    once("ordering of the input");
     problem.in_ordering = *from;
   } else if (word.starts_with("inner")) {
+    once("inner dimension");
     problem.inner = parse_number<std::int64_t>(word.substr(5), text);
   } else {
     return false;
@@ -86,10 +90,6 @@ std::int64_t Problem::span_bytes_out() const {
 PageLayout Problem::page_layout() const {
   return {paging.value(), n() * code_bits(encoding.format) / 8,
           scale_shape(encoding, 1, n()).columns * scale_bytes(encoding)};
-}
-
-std::int64_t Problem::useful_flops() const {
-  return is_power_of_two(n()) ? elements() * log2_floor(n()) : 0;
 }
 
 bool operator==(const Problem& a, const Problem& b) {
@@ -238,8 +238,8 @@ void validate_integers(const Problem& problem) {
                             " data stay what they are, without encoding and prologue"));
   }
   if (problem.scale != 1.0) {
-    throw BadRequest(
-        concat("scale=", problem.scale, " must be 1 for ", name_of(in), " data, whose sums are not rounded"));
+    throw BadRequest(concat("scale=", problem.scale, " must be given as 1 for ", name_of(in),
+                            " data, whose sums are not rounded"));
   }
 }
 
@@ -292,9 +292,10 @@ std::string arrangement_text(const Problem& problem) {
 }
 
 void set_arrangement(Problem& problem, std::string_view text) {
+  EachOnce once("arrangement", text);
   for (std::string_view rest = text;;) {
     const std::size_t slash = rest.find('/');
-    if (const std::string_view word = rest.substr(0, slash); !parse_arrangement(word, problem, text)) {
+    if (const std::string_view word = rest.substr(0, slash); !parse_arrangement(word, problem, text, once)) {
       throw BadRequest(concat("arrangement '", text, "': unknown part '", word,
                               "'; the form is from-dyadic/sequency/inner2"));
     }
@@ -335,6 +336,7 @@ Problem parse_problem(std::string_view text) {
     rest = text.substr(0, encoded);
   }
   const auto integer = [&](std::string_view digits) { return parse_number<std::int64_t>(digits, text); };
+  EachOnce once("problem", text);
   for (int part = 0; !rest.empty() || part == 0; ++part) {
     const std::size_t slash = rest.find('/');
     const std::string_view word = rest.substr(0, slash);
@@ -342,26 +344,35 @@ Problem parse_problem(std::string_view text) {
     if (part == 0) {
       problem.set_dtype(parse_dtype(word));
     } else if (is_operator(word)) {
+      once("operator");
       problem.op = parse_operator(word);
     } else if (word == "out") {
+      once("placement");
       problem.placement = Placement::out_of_place;
     } else if (word == "in") {
+      once("placement");
       problem.placement = Placement::in_place;
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
-    } else if (parse_arrangement(word, problem, text) ||
+    } else if (parse_arrangement(word, problem, text, once) ||
                parse_preparation(word, problem.prologue, problem.paging)) {
     } else if (word.starts_with("to-")) {
+      once("dtype of the output");
       to = parse_dtype(word.substr(3));
     } else if (word.starts_with("ldo")) {
+      once("row stride of the output");
       stride_out = integer(word.substr(3));
     } else if (word.starts_with("ld")) {
+      once("row stride");
       stride = integer(word.substr(2));
     } else if (word.starts_with('n')) {
+      once("operator");
       problem.op = Operator::sylvester(integer(word.substr(1)));
     } else if (word.starts_with('r')) {
+      once("rows");
       rows = integer(word.substr(1));
     } else if (word.starts_with('s')) {
+      once("scale");
       scale = parse_number<double>(word.substr(1), text);
     } else {
       throw BadRequest(concat("problem '", text, "': unknown part '", word, "'; the form is ", kForm));

@@ -69,8 +69,6 @@ struct Problem {
   /// Fewest bytes that must be written: every element, or its code, once, and the scales.
   std::int64_t bytes_written() const;
   std::int64_t useful_bytes() const { return bytes_read() + bytes_written(); }
-  /// Additions of the fast algorithm: n log2 n per row (0 when n is no power of two).
-  std::int64_t useful_flops() const;
   /// Elements from the first of row 0 to the last of the last row; 0 for no rows.
   std::int64_t span_elements() const { return span_of(in); }
   /// Bytes of the same, of the input and of the output's rows (codes, where it is encoded).

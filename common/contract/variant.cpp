@@ -59,7 +59,7 @@ void check_scales(const Operands& operands, const Problem& problem) {
   const float given = operands.tensor_scale;
   if (const std::uintptr_t at = address_of(operands.tensor_scale_at); at != 0) {
     check_extra("tensor_scale_at", operands.tensor_scale_at, needs_tensor_scale(problem.encoding), problem);
-    if (given != 1.0F) {
+    if (given != 0.0F) {
       throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " and tensor_scale_at=", hex(at),
                               " are both given for ", to_string(problem)));
     }
@@ -72,9 +72,13 @@ void check_scales(const Operands& operands, const Problem& problem) {
     return;
   }
   if (!needs_tensor_scale(problem.encoding)) {
-    if (given == 1.0F) return;
+    if (given == 0.0F) return;
     throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " is given, but ",
                             to_string(problem), " has none"));
+  }
+  if (given == 0.0F) {
+    throw BadRequest(concat(to_string(problem),
+                            " needs a number of the whole tensor: give tensor_scale or tensor_scale_at"));
   }
   if (given > 0.0F && given <= std::numeric_limits<float>::max()) return;
   throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " must be positive and finite for ",
@@ -82,6 +86,10 @@ void check_scales(const Operands& operands, const Problem& problem) {
 }
 
 void check_scale_buffer(const Operands& operands, const Problem& problem) {
+  if (operands.scales_bytes < -1) {
+    throw BadRequest(
+        concat("scales_bytes=", operands.scales_bytes, " must be -1 (not said) or the bytes behind scales"));
+  }
   if (operands.scales == nullptr) return;
   const std::int64_t needed = problem.scale_bytes_out();
   if (address_of(operands.scales) % kScaleAlignment != 0) {

@@ -28,10 +28,10 @@ struct Operands {
   /// none transposed (the operator says that). check_dense in operator_data.hpp is for the caller to ask.
   const void* dense = nullptr;
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
-  /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).
-  float tensor_scale = 1.0F;
+  /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4). 0: not given.
+  float tensor_scale = 0.0F;
   /// The same number in the memory that the variant works on, for kernels to read, so that no one waits for
-  /// it; its value is not checked. `tensor_scale` is then not given.
+  /// it; its value is not checked. One of the two must be given, and not both.
   const float* tensor_scale_at = nullptr;
   /// Bytes behind `scales`, so that a buffer without room for padding is refused; -1: not said.
   std::int64_t scales_bytes = -1;
@@ -59,9 +59,10 @@ struct Transforms {
 using Variant = VariantOf<Transforms>;
 
 /// execute throws BadRequest for a null pointer among the operands that the problem needs, and for an operand
-/// that it does not need. Also for a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of
-/// the tensor that is given twice or not positive and finite, a negative epsilon, too few bytes for the
-/// scales. Or for in != out for an in-place plan, or overlapping spans for an out-of-place one.
+/// that it does not need. Also for a pointer that misses `alignment()` (scales: kScaleAlignment), and for a
+/// scale of the tensor that is needed and not given, given twice, or not positive and finite. For a negative
+/// epsilon, and too few bytes for the scales. Or for in != out for an in-place plan, or overlapping spans for
+/// an out-of-place one.
 class Plan : public PlanOf<Transforms> {
  public:
   using PlanOf::execute;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht {
 namespace {
@@ -259,12 +260,7 @@ TEST(Plan, ChecksTheOperandsOfAPrologue) {
   const RecordingPlan norm(parse_problem("bf16/n8/r4/rms>e4m3:row"), 2);
   Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};
   const auto refusal_of = [](const Plan& plan, const Operands& given) -> std::string {
-    try {
-      plan.execute(given);
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "";
+    return bad_request_of([&] { plan.execute(given); });
   };
   EXPECT_NE(refusal_of(norm, operands).find("weight is a null pointer"), std::string::npos);
   operands.prepared.weight = memory.data() + 768;
@@ -301,12 +297,7 @@ TEST(Plan, ChecksTheScratchThatIsLent) {
 
 TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   const auto refusal_of = [](const Plan& plan, const Operands& operands) -> std::string {
-    try {
-      plan.execute(operands);
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "";
+    return bad_request_of([&] { plan.execute(operands); });
   };
   const RecordingPlan block(parse_problem("bf16/n32/r4>nvfp4:128x4"),
                             2);  // 256 bytes in, 64 codes, 512 scales
@@ -314,7 +305,11 @@ TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   operands.tensor_scale = 2.0F;
   operands.scales_bytes = 512;
   EXPECT_EQ(refusal_of(block, operands), "");
-  for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+  operands.tensor_scale = 0.0F;
+  EXPECT_EQ(
+      refusal_of(block, operands),
+      "bf16/n32/r4/out>nvfp4:128x4 needs a number of the whole tensor: give tensor_scale or tensor_scale_at");
+  for (const float bad : {-1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
     operands.tensor_scale = bad;
     EXPECT_NE(refusal_of(block, operands).find("must be positive and finite"), std::string::npos) << bad;
   }
@@ -322,12 +317,15 @@ TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   operands.scales_bytes = 511;
   EXPECT_EQ(refusal_of(block, operands),
             "scales has 511 bytes, but bf16/n32/r4/out>nvfp4:128x4 needs 512, padding included");
+  operands.scales_bytes = -3;
+  EXPECT_EQ(refusal_of(block, operands), "scales_bytes=-3 must be -1 (not said) or the bytes behind scales");
   operands.scales_bytes = -1;
   operands.scales = memory.data() + 504;
   EXPECT_NE(refusal_of(block, operands).find("must be aligned to 16 bytes"), std::string::npos);
   operands.scales = memory.data() + 304;
   EXPECT_NE(refusal_of(block, operands).find("out="), std::string::npos);
   operands = {memory.data() + 512, memory.data() + 768, memory.data() + 16};
+  operands.tensor_scale = 2.0F;
   EXPECT_NE(refusal_of(block, operands).find("in="), std::string::npos);
   EXPECT_EQ(block.enqueued, 1);
 
@@ -346,6 +344,8 @@ TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   operands.tensor_scale = 0.5F;
   EXPECT_NE(refusal_of(given, operands).find("are both given for"), std::string::npos);
   operands.tensor_scale = 1.0F;
+  EXPECT_NE(refusal_of(given, operands).find("are both given for"), std::string::npos);
+  operands.tensor_scale = 0.0F;
   operands.tensor_scale_at = reinterpret_cast<const float*>(memory.data() + 770);
   EXPECT_NE(refusal_of(given, operands).find("must be aligned to 4 bytes"), std::string::npos);
   operands.tensor_scale_at = reinterpret_cast<const float*>(memory.data() + 256 + 124);
@@ -358,7 +358,7 @@ TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   operands = {memory.data(), memory.data() + 256, memory.data() + 512};
   operands.tensor_scale = 0.5F;
   EXPECT_NE(refusal_of(rows, operands).find("tensor_scale=0.5 is given, but"), std::string::npos);
-  operands.tensor_scale = 1.0F;
+  operands.tensor_scale = 0.0F;
   operands.tensor_scale_at = numbers;
   EXPECT_NE(refusal_of(rows, operands).find("tensor_scale_at is given, but"), std::string::npos);
   EXPECT_EQ(rows.enqueued, 0);

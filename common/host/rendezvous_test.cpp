@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht {
 namespace {
@@ -293,12 +294,7 @@ class PlaceFromEnvironment : public testing::Test {
       ::unsetenv(name);
   }
   static std::string refusal() {
-    try {
-      place_from_environment();
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "";
+    return bad_request_of([&] { place_from_environment(); });
   }
 };
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht {
 namespace {
@@ -15,12 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string refusal(const fs::path& path, std::size_t most_bytes = 100) {
-  try {
-    read_text_file(path, "the table", most_bytes);
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "accepted";
+  return bad_request_of([&] { read_text_file(path, "the table", most_bytes); }, "accepted");
 }
 
 class TextFile : public testing::Test {

@@ -225,7 +225,7 @@ typedef struct fwht_spectrum_summary {
 } fwht_spectrum_summary;
 
 /* W(a) = sum over x of (-1)^(f(x) + <a, x>) for `functions` functions of 1 to 30 variables, one behind the other:
- * functions x 2^variables int32. A value that is not of the form is FWHT_BAD_REQUEST with its place. */
+ * functions x 2^variables int32, apart from the values. A value that is not of the form is FWHT_BAD_REQUEST with its place. */
 FWHT_API fwht_status fwht_walsh_spectrum(int32_t form, const void* values, int32_t variables,
                                          int64_t functions, int32_t* spectra, int32_t threads);
 /* The same in memory of a CUDA device, enqueued on `stream` as fwht_transform does, packed values at a multiple of 4
@@ -259,7 +259,8 @@ FWHT_API fwht_status fwht_walsh_largest_of_workspace(int32_t variables, int64_t 
 /* How many elements of the transform of contiguous FWHT_I32 or FWHT_I64 rows do not fit the dtype. */
 FWHT_API fwht_status fwht_count_overflows(const fwht_problem* problem, const void* in, int64_t* count);
 /* c[i] = sum over j of a[j] b[i xor j], for rows of n elements: FWHT_F32, FWHT_F64, or FWHT_I32 and FWHT_I64, which are
- * exact, and refused where n |a| |b| (Euclidean lengths) is not below 2^31 or 2^63. `out` may be a or b. */
+ * exact, and refused where n |a| |b| (Euclidean lengths) is not below 2^31 or 2^63. `out` is a, or b, or overlaps
+ * neither. */
 FWHT_API fwht_status fwht_dyadic_convolution(int32_t dtype, int64_t n, int64_t rows, const void* a,
                                              const void* b, void* out, int32_t threads);
 /* The same in memory of a CUDA device, enqueued on `stream`, with the product inside the passes. Values are not looked at:
@@ -296,7 +297,7 @@ FWHT_API fwht_status fwht_rounds_to_codes_on(int64_t n, int64_t rows, int32_t co
                                              const float* in, int32_t bits, void* codes, float* scales,
                                              int32_t device, void* stream);
 /* SRHT: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from `length` up, D fwht_random_signs(N, seed), R the
- * m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side. */
+ * m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side, `in` and `out` apart. */
 FWHT_API fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,
                                  const void* in, void* out, int32_t threads);
 /* The 3 ((N + 31) / 32) words that a device reads of a sketch; made once, copied there by the caller. */

@@ -1,4 +1,5 @@
 // The C ABI of transforms: fwht.h without the linear layers.
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "common/contract/scratch.hpp"
 #include "common/host/error.hpp"
 #include "common/host/provenance.hpp"
+#include "common/host/text.hpp"
 #include "fwht.h"
 #include "python/src/abi.hpp"
 #include "python/src/device.hpp"
@@ -68,7 +70,10 @@ Operands read_operands(const fwht_operands* given) {
   operands.dense = o.dense;
   operands.scales = o.scales;
   if (o.scales_bytes > 0) operands.scales_bytes = o.scales_bytes;
-  if (o.tensor_scale != 0.0) operands.tensor_scale = static_cast<float>(o.tensor_scale);
+  operands.tensor_scale = static_cast<float>(o.tensor_scale);
+  if ((operands.tensor_scale == 0.0F) != (o.tensor_scale == 0.0) || !std::isfinite(operands.tensor_scale))
+    throw BadRequest(
+        concat("tensor_scale=", o.tensor_scale, " must be a positive fp32 number, or 0: not given"));
   operands.tensor_scale_at = o.tensor_scale_at;
   operands.prepared = {o.weight, static_cast<float>(o.epsilon), o.cos_sin, o.positions, o.slots};
   return operands;
@@ -271,12 +276,16 @@ size_t fwht_clear_plans(void) {
 fwht_status fwht_plan_create(const fwht_problem* problem, const char* variant, int32_t device,
                              fwht_plan** plan) {
   return guarded([&] {
-    fwht_problem asked_for = read(problem, offsetof(fwht_problem, in_stride), "fwht_problem");
-    const bool of_caller = (asked_for.flags & FWHT_SCRATCH_OF_CALLER) != 0;
-    asked_for.flags &= ~FWHT_SCRATCH_OF_CALLER;
-    asked_for.struct_size = sizeof asked_for;  // the caller's may be larger
+    bool of_caller = false;
     give_plan(
-        plan, variant, device, [&] { return read_problem(&asked_for); },
+        plan, variant, device,
+        [&] {
+          fwht_problem asked_for = read(problem, offsetof(fwht_problem, in_stride), "fwht_problem");
+          of_caller = (asked_for.flags & FWHT_SCRATCH_OF_CALLER) != 0;
+          asked_for.flags &= ~FWHT_SCRATCH_OF_CALLER;
+          asked_for.struct_size = sizeof asked_for;  // the caller's may be larger
+          return read_problem(&asked_for);
+        },
         [&](const fwht::Problem& asked, const Place& place) {
           if (!of_caller) return make_plan(asked, place);
           const fwht::ScratchOfCallers none;

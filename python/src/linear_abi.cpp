@@ -50,6 +50,9 @@ Request<LinearLayers> read_linear_problem(const fwht_linear_problem* given) {
     throw BadRequest("rotation=" + std::to_string(p.rotation) + " and rotation_op=" + p.rotation_op +
                      " exclude each other");
   }
+  if (p.rotation < LinearProblem::kWhole)
+    throw BadRequest("rotation=" + std::to_string(p.rotation) +
+                     " must be -1 (all of k), 0 (none) or an order");
   if (by_text) {
     problem.rotation = parse_operator(p.rotation_op);
   } else if (p.rotation != 0) {

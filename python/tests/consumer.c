@@ -184,6 +184,9 @@ static void plans(void) {
   problem.n = 6;
   expect(fwht_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_UNSUPPORTED && plan == NULL,
          "no plan of n=6");
+  plan = (fwht_plan*)out;
+  expect(fwht_plan_create(NULL, NULL, FWHT_HOST, &plan) == FWHT_BAD_REQUEST && plan == NULL,
+         "no plan of no problem");
 }
 
 static void refusals(void) {
@@ -338,10 +341,21 @@ static void scales_in_memory(void) {
   operands.tensor_scale_at = steps;
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "scale in memory");
   expect(codes[0] == 0x68 && codes[1] == 0, "scale in memory: values");
-  operands.tensor_scale = 0.25;
+  operands.tensor_scale = 1.0;
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
              strstr(fwht_last_error(), "are both given"),
          "two scales");
+  operands.tensor_scale_at = NULL;
+  operands.tensor_scale = 0.25;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "scale by value");
+  operands.tensor_scale = 0.0;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "needs a number of the whole tensor"),
+         "no scale");
+  operands.tensor_scale = 1e-50;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "tensor_scale=1e-50"),
+         "a scale that fp32 does not have");
   operands.tensor_scale = 0.0;
   operands.tensor_scale_at = (const float*)((const char*)steps + 2);
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&

@@ -155,7 +155,7 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
     number = Buffer(variant().memory, sizeof tensor_scale);
     number.upload(&tensor_scale, sizeof tensor_scale);
     operands.tensor_scale_at = static_cast<const float*>(number.data());
-  } else {
+  } else if (needs_tensor_scale(problem.encoding)) {
     operands.tensor_scale = tensor_scale;
   }
   plan.execute(operands);

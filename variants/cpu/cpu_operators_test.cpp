@@ -12,6 +12,7 @@
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/contract/operator_data.hpp"
 #include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 #include "reference/hadamard.hpp"
 #include "variants/cpu/cpu.hpp"
 
@@ -36,12 +37,7 @@ std::vector<double> random_numbers(std::int64_t count, unsigned seed) {
 }
 
 std::string refusal(const Problem& problem) {
-  try {
-    plan(variant, problem, two_threads());
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "";
+  return bad_request_of([&] { plan(variant, problem, two_threads()); });
 }
 
 TEST(CpuOperators, F64DataAreSummedInDoublePrecision) {

@@ -20,6 +20,7 @@
 #include "common/device/stream_query.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
+#include "common/testing/refusal.hpp"
 #include "reference/conformance/device_tools.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
@@ -84,12 +85,7 @@ TEST(Transform, RefusesBeforeAnythingElse) {
 TEST(Transform, NamesTheHostVariantOnAMachineWithoutADevice) {
   if (this_device().has_cuda()) GTEST_SKIP() << "this machine has a CUDA device";
   const auto refusal = [](const Problem& problem, int device) -> std::string {
-    try {
-      transform(nullptr, nullptr, problem, nullptr, device);
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "";
+    return bad_request_of([&] { transform(nullptr, nullptr, problem, nullptr, device); });
   };
   const Problem problem = make_problem(Dtype::f16, 64, 1);
   EXPECT_EQ(refusal(problem, kCurrentDevice),
@@ -424,13 +420,12 @@ TEST_F(TransformGpu, DyadicConvolutionsRefuseWhatTheyCannotUse) {
   Buffer x(Memory::device, std::size_t{4} << 21), workspace(Memory::device, std::size_t{4} << 20);
   auto* const a = static_cast<float*>(x.data());
   const auto said = [&](const void* b, void* out, void* room, std::int64_t bytes) -> std::string {
-    try {
-      walsh::dyadic_convolution_on_device(Dtype::f32, 1 << 20, 1, a, b, out, room, bytes, nullptr,
-                                          current_device());
-    } catch (const BadRequest& error) {
-      return error.what();
-    }
-    return "nothing";
+    return bad_request_of(
+        [&] {
+          walsh::dyadic_convolution_on_device(Dtype::f32, 1 << 20, 1, a, b, out, room, bytes, nullptr,
+                                              current_device());
+        },
+        "nothing");
   };
   EXPECT_EQ(said(a + (1 << 20), a, workspace.data(), 4 << 20), "nothing");
   EXPECT_EQ(said(a, a, nullptr, 0), "nothing") << "an autocorrelation needs none";

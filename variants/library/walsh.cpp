@@ -53,12 +53,13 @@ const DeviceInfo& existing_device(int ordinal) {
   return info;
 }
 
-void require_rows(std::int64_t n, std::int64_t rows) {
+/// @param what  how the caller's parameter of `rows` is called
+void require_rows(std::int64_t n, std::int64_t rows, const char* what = "rows") {
   constexpr std::int64_t kMostN = std::int64_t{1} << 30;
   if (!is_power_of_two(n) || n < 2 || n > kMostN)
     throw BadRequest(concat("n=", n, " must be a power of two between 2 and ", kMostN));
   if (rows < 0 || rows > std::numeric_limits<std::int64_t>::max() / 16 / n)
-    throw BadRequest(concat("rows=", rows, " must be at least 0, and times n=", n, " below 2^59"));
+    throw BadRequest(concat(what, "=", rows, " must be at least 0, and times n=", n, " below 2^59"));
 }
 
 std::unique_ptr<Plan> plan_on_host(const Problem& problem, int threads) {
@@ -94,7 +95,7 @@ std::int32_t sign_at(FunctionForm form, const std::uint8_t* values, std::int64_t
 void require_functions(FunctionForm form, int variables, std::int64_t functions) {
   require_form(form);
   require_variables(variables, form == FunctionForm::packed ? 3 : 1);
-  require_rows(std::int64_t{1} << variables, functions);
+  require_rows(std::int64_t{1} << variables, functions, "functions");
 }
 
 std::int64_t bytes_of_functions(FunctionForm form, int variables, std::int64_t functions) {
@@ -264,6 +265,8 @@ void spectrum(FunctionForm form, const void* values, int variables, std::int64_t
   if (functions == 0) return;
   require("values", values);
   require("spectra", spectra, 4);
+  require_apart("values", values, bytes_of_functions(form, variables, functions), "spectra", spectra,
+                (functions << variables) * std::int64_t{sizeof *spectra});
   write_spectra(form, values, variables, 0, functions, spectra, threads);
 }
 
@@ -429,6 +432,8 @@ void summarize(FunctionForm form, const void* values, int variables, std::int64_
   if (functions == 0) return;
   require("values", values);
   require("summaries", summaries, 8);
+  require_apart("values", values, bytes_of_functions(form, variables, functions), "summaries", summaries,
+                functions * std::int64_t{sizeof *summaries});
   // Of many short functions as many at once as take a transform's time.
   const std::int64_t n = std::int64_t{1} << variables;
   const std::int64_t together = std::clamp<std::int64_t>((std::int64_t{1} << 20) / n, 1, functions);
@@ -523,6 +528,8 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
   for (const auto& [name, pointer] :
        {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
     require(name, pointer, bytes_of(dtype));
+  for (const auto& [name, pointer] : {std::pair{"a", a}, std::pair{"b", b}})
+    require_same_or_apart(name, pointer, "out", out, rows * n * bytes_of(dtype));
   const auto by = [&]<Dtype kDtype, class Number>(Number*) {
     convolve<kDtype>(n, rows, static_cast<const Number*>(a), static_cast<const Number*>(b),
                      static_cast<Number*>(out), threads);
@@ -587,6 +594,8 @@ std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed) {
 
 std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed) {
   if (count < 0 || count > n) throw BadRequest(concat("rows=", count, " must be between 0 and n=", n));
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as a sketch has, 8 GiB
+  if (count > kMost) throw BadRequest(concat("rows=", count, " must be at most ", kMost));
   std::unordered_map<std::int64_t, std::int64_t> moved;  // places of the shuffle that are not their own
   std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -712,6 +721,9 @@ void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* co
   require("in", in, 4);
   require("codes", codes);
   require("scales", scales, kScaleAlignment);
+  const Extent all[] = {
+      {"codes", codes, rows * n * bits / 8}, {"scales", scales, 4 * rows}, {"in", in, rows * n * 4}};
+  require_apart(all, 2);
   std::vector<float> y;
   const auto first_rounds = [&](std::size_t count) -> const float* {
     if (count == 0) return in;
@@ -779,7 +791,7 @@ std::int64_t require_sketch(const Sketch& sketch) {
 
 std::int64_t require_sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors) {
   const std::int64_t n = require_sketch(sketch);
-  require_rows(n, vectors);
+  require_rows(n, vectors, "vectors");
   if (dtype != Dtype::f32 && dtype != Dtype::f64)
     throw BadRequest(concat("dtype ", name_of(dtype), " must be f32 or f64 for sketches"));
   return n;
@@ -821,9 +833,10 @@ void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void*
   if (vectors == 0) return;
   require("in", in);
   require("out", out);
+  const std::int64_t bytes = bytes_of(dtype);
+  require_apart("in", in, vectors * sketch.length * bytes, "out", out, vectors * sketch.rows * bytes);
   const std::vector<std::uint32_t> signs = random_signs(n, sketch.seed);
   const std::vector<std::int64_t> rows = random_rows(n, sketch.rows, sketch.seed);
-  const std::int64_t bytes = bytes_of(dtype);
   std::vector<std::byte> padded(static_cast<std::size_t>(n * bytes));
   Problem problem = make_problem(dtype, Operator::sylvester(n).with_signs(), 1);
   problem.scale = scale_of(sketch);

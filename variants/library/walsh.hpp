@@ -23,10 +23,11 @@ enum class FunctionForm {
 inline constexpr int kMostVariables = 30;  ///< |W| <= 2^30 fits int32
 
 /// W(a) = sum over x of (-1)^(f(x) + <a, x>) of `functions` functions, one behind the other, exactly.
-/// @param spectra  functions x 2^variables
+/// @param spectra  functions x 2^variables, apart from the values
 /// @param threads  0: all that the process may use
-/// Throws BadRequest for null pointers, an unknown form, variables that are not from 1 (packed: 3) to
-/// kMostVariables, and a value that is not of the form, with its place.
+/// Throws BadRequest for null pointers, spectra that overlap the values, and an unknown form. Also for
+/// variables that are not from 1 (packed: 3) to kMostVariables, and a value that is not of the form, with its
+/// place.
 void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
               std::int32_t* spectra, int threads = 0);
 
@@ -101,7 +102,7 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads = 0);
 
 /// c[i] = sum over j of a[j] b[i xor j] for each of `rows` rows of n = 2^k elements, by three transforms;
 /// with b = a the autocorrelation. f32 and f64 rounded; i32 and i64 exactly, and refused where n |a|_2 |b|_2
-/// is not below 2^31 or 2^63. `out` may be a or b. Throws BadRequest.
+/// is not below 2^31 or 2^63. `out` is a, or b, or overlaps neither. Throws BadRequest.
 void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a, const void* b,
                         void* out, int threads = 0);
 

@@ -20,6 +20,7 @@
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/testing/refusal.hpp"
 #include "variants/cpu/cpu.hpp"
 #include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
@@ -50,12 +51,7 @@ std::int64_t walsh_coefficient(const std::int8_t* f, std::int64_t n, std::int64_
 
 template <class Call>
 std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "nothing";
+  return bad_request_of([&] { call(); }, "nothing");
 }
 
 TEST(Walsh, SpectraOfEveryFormAreTheDefinition) {
@@ -873,7 +869,7 @@ TEST(Walsh, SketchesOnADeviceRefuseWhatTheyCannotUse) {
   EXPECT_EQ(said({5, 9, 1}, Dtype::f32, 1, x, x, x), "rows=9 must be between 1 and 8, the padded length");
   EXPECT_EQ(said({5, 0, 1}, Dtype::f32, 1, x, x, x), "rows=0 must be between 1 and 8, the padded length");
   EXPECT_EQ(said({5, 2, 1}, Dtype::f16, 1, x, x, x), "dtype f16 must be f32 or f64 for sketches");
-  EXPECT_NE(said({5, 2, 1}, Dtype::f32, -1, x, x, x).find("rows=-1 must be at least 0"), std::string::npos);
+  EXPECT_NE(said({5, 2, 1}, Dtype::f32, -1, x, x, x).find("vectors=-1 must be at least 0"), std::string::npos);
   EXPECT_EQ(said({5, 2, 1}, Dtype::f32, 1, nullptr, x, x), "table is a null pointer");
   EXPECT_NE(said({5, 2, 1}, Dtype::f32, 1, x + 1, x, x).find("must be aligned to 8 bytes"),
             std::string::npos);
@@ -1210,6 +1206,26 @@ TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {
                 largest_on_device(FunctionForm::bits, values, 3, 2, reinterpret_cast<std::int64_t*>(room),
                                   sums, room, needed, nullptr, 0);
               }).ends_with("overlap"));
+}
+
+// A host function that wrote over what it has not read yet would be wrong without a word.
+TEST(Walsh, OnTheHostRefusesOperandsThatOverlap) {
+  alignas(16) std::array<float, 512> x{};
+  auto* const bytes = reinterpret_cast<std::uint8_t*>(x.data());
+  const auto overlaps = [](const auto& call) { return refusal(call).ends_with("overlap"); };
+  const Sketch nine{.length = 9, .rows = 16};
+  EXPECT_TRUE(overlaps([&] { sketch(nine, Dtype::f32, 8, x.data(), x.data()); }));
+  EXPECT_TRUE(overlaps([&] { sketch(nine, Dtype::f32, 8, x.data(), x.data() + 71); }));
+  EXPECT_EQ(refusal([&] { sketch(nine, Dtype::f32, 8, x.data(), x.data() + 72); }), "nothing");
+  EXPECT_TRUE(overlaps([&] { dyadic_convolution(Dtype::f32, 16, 8, x.data(), x.data(), x.data() + 20); }));
+  EXPECT_EQ(refusal([&] { dyadic_convolution(Dtype::f32, 16, 8, x.data(), x.data(), x.data()); }), "nothing");
+  EXPECT_TRUE(overlaps(
+      [&] { spectrum(FunctionForm::packed, bytes, 8, 1, reinterpret_cast<std::int32_t*>(bytes + 28)); }));
+  EXPECT_TRUE(overlaps(
+      [&] { summarize(FunctionForm::packed, bytes, 8, 1, reinterpret_cast<SpectrumSummary*>(bytes + 24)); }));
+  const void* signs[] = {bytes + 1024};
+  EXPECT_TRUE(overlaps([&] { rounds_to_codes(64, 2, signs, x.data(), 1, bytes + 500, x.data() + 400); }));
+  EXPECT_TRUE(overlaps([&] { rounds_to_codes(64, 2, signs, x.data(), 8, bytes + 600, x.data() + 152); }));
 }
 
 TEST(Walsh, NoWorkspaceIsAskedForADeviceThatDoesNotExist) {

@@ -46,9 +46,9 @@ void validate(const LinearProblem& problem) {
   require(p.m >= 0 && p.m <= kMostSize,
           concat("m = ", p.m, " tokens: 0 to ", kMostSize, " can be asked for"));
   require(p.n >= 8 && p.n % 8 == 0 && p.n <= kMostSize,
-          concat("n = ", p.n, " outputs: a positive multiple of 8 is needed"));
+          concat("n = ", p.n, " outputs: a positive multiple of 8 up to ", kMostSize, " is needed"));
   require(p.k >= 8 && p.k % 8 == 0 && p.k <= kMostSize,
-          concat("k = ", p.k, " inputs: a positive multiple of 8 is needed"));
+          concat("k = ", p.k, " inputs: a positive multiple of 8 up to ", kMostSize, " is needed"));
   require(p.group == LinearProblem::kWhole || (p.group >= 32 && p.group % 32 == 0),
           concat("group ", p.group, ": a multiple of 32, or -1 for all rows, is needed"));
   require(p.k % p.group_rows() == 0, concat("k = ", p.k, " is no multiple of the group of ", p.group_rows()));

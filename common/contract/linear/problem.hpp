@@ -53,7 +53,6 @@ struct LinearProblem {
   std::int64_t bytes_read() const { return m == 0 ? 0 : weight_bytes() + m * k * bytes_of(dtype); }
   std::int64_t bytes_written() const { return m * n * bytes_of(dtype); }
   std::int64_t useful_bytes() const { return bytes_read() + bytes_written(); }
-  std::int64_t flops() const { return 2 * m * n * k; }
 };
 
 /// Of everything that operator== compares: equal problems have equal hashes.

@@ -67,7 +67,8 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   const Encoding& encoding = problem.encoding;
   const ScaleShape shape = scale_shape(encoding, problem.rows, problem.n());
   Output out;
-  out.rule = rule_of(encoding, operands.tensor_scale);
+  constexpr float kOrdinary = 1.0F;  // stands in for a number that only the kernel sees
+  out.rule = rule_of(encoding, operands.tensor_scale_at != nullptr ? kOrdinary : operands.tensor_scale);
   out.tensor_scale = operands.tensor_scale_at;
   out.brief = short_rule_of(out.rule);
   out.codes = static_cast<std::uint8_t*>(operands.out);

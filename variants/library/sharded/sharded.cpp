@@ -31,6 +31,8 @@ Problem local_problem(const ShardedProblem& problem) {
 /// What the operator has no part in.
 void require_shards(const ShardedProblem& problem) {
   const auto& [form, dtype, local, n, rows, ranks, scale, mix_scale, exchange] = problem;
+  if (form < ShardedForm::block_diagonal || form > ShardedForm::gather)
+    throw BadRequest(concat("unknown form ", static_cast<int>(form), " of a transform over ranks"));
   if (n < 1) throw BadRequest(concat("n=", n, " must be at least 1"));
   if (rows < 1) throw BadRequest(concat("rows=", rows, " must be at least 1"));
   if (ranks < 1 || ranks > kMostRanks || !std::has_single_bit(static_cast<unsigned>(ranks)))

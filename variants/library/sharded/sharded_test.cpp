@@ -17,6 +17,7 @@
 #include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/host_ranks.hpp"
+#include "common/testing/refusal.hpp"
 #include "reference/operators.hpp"
 #include "variants/library/sharded/moves.hpp"
 #include "variants/registry.hpp"
@@ -174,25 +175,16 @@ TEST(Sharded, FormsAreTheOperatorsThatTheyName) {
 }
 
 std::string refusal(const ShardedProblem& problem) {
-  try {
-    validate(problem);
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  return "";
+  return bad_request_of([&] { validate(problem); });
 }
 
 TEST(Sharded, RefusesWhatDoesNotDivide) {
   const auto why = [](ShardedForm form, std::int64_t n, int ranks) {
-    try {
-      make_sharded_problem(form, Dtype::f16, n, 1, ranks);
-    } catch (const BadRequest& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return bad_request_of([&] { make_sharded_problem(form, Dtype::f16, n, 1, ranks); });
   };
   EXPECT_EQ(why(ShardedForm::all_to_all, 28672, 3), "ranks=3 must be a power of two up to 16");
   EXPECT_EQ(why(ShardedForm::all_to_all, 28672, 32), "ranks=32 must be a power of two up to 16");
+  EXPECT_EQ(why(static_cast<ShardedForm>(9), 64, 4), "unknown form 9 of a transform over ranks");
   EXPECT_EQ(why(ShardedForm::gather, 1001, 2), "n=1001 is not divisible by ranks=2");
   EXPECT_EQ(why(ShardedForm::all_to_all, 40, 4),
             "a shard of 10 columns is not divisible by ranks=4, as all_to_all needs");
