@@ -44,8 +44,10 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kSweep, "--n 8x", "'8x' is no positive number");
   expect_refused(kSweep, "--n 17", "no problem is left");
   expect_refused(kSweep, "--problem f16/n8", "names no rows");
+  expect_refused(kSweep, "--variant cpu,,naive --grid smoke", "'cpu,,naive' has an empty item");
   expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_filter='(n64'", "is no regular expression");
   expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_filter=nope", "no name matches");
+  expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_filter=nope --dry-run", "no name matches");
   expect_refused(kSweep, "--benchmark_repetitions=0", "--benchmark_repetitions=0 must be between 1 and 1000");
   expect_refused(kSweep, "--benchmark_out_format=xml", "known are console, json, csv");
   expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_out=/proc/none/b.json",
@@ -99,6 +101,9 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kAccuracy, "--input nope", "nope");
   expect_refused(kAccuracy, "--variant nope", "unknown variant 'nope'");
   expect_refused(kAccuracy, "--dtype f8", "unknown dtype 'f8'");
+  expect_refused(kAccuracy, "--dtype i32",
+                 "--dtype i32: sums of integers are exact; known: f16, bf16, f32, f64");
+  expect_refused(kAccuracy, "--variant cpu --n 64 --seed 1,-1", "--seed=-1 must be at least 0");
   expect_refused(kAccuracy, "--output /proc/none/here --variant cpu", "/proc/none/here cannot be made");
   expect_refused(kAnalysis, "--only nope", "unknown experiment 'nope'");
   expect_refused(kAnalysis, "--variant nope", "unknown variant 'nope'");
@@ -106,6 +111,7 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kRunOnce, "--variant nope --problem f16/n8/r1", "unknown variant 'nope'");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
+  expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed -1", "--seed=-1 must be at least 0");
   expect_refused(kRunOnce, "--variant cpu", "--problem is required");
   expect_refused(kLinear, "--variant nope", "unknown linear layer 'nope'; known: cpu");
   expect_refused(kLinear, "--list nope", "unknown list of layers 'nope'; known: smoke");
@@ -114,9 +120,17 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kLinear, "--variant cpu --problem f16/m1/n128/k128/w4g128/pdl",
                  "nothing that was asked for can be run here; cpu/f16/m1/n128/k128/w4g128/pdl: ");
   expect_refused(kLinear, "--variant cpu --output /proc/none/here", "/proc/none/here cannot be made");
+  expect_refused(kLinear, "--variant cpu --mode cold", "no variant that was asked for runs in a mode");
+  expect_refused(kLinear, "--variant cpu --problem f16/m0/n128/k128/w4g128", "m=0 leaves nothing to time");
+  expect_refused(kLinear, "--variant cpu --problem f16/m1/n8388608/k8388608/w4g128",
+                 "MiB of host memory, there are");
+  for (const char* option : {"--variant cpu", "--list smoke", "--problem f16/m1/n128/k128/w4g128",
+                             "--mode host", "--programmatic"})
+    expect_refused(kLinear, std::string("--rotation-study ") + option, "excludes --rotation-study");
   expect_refused(kProfile, "--variant nope", "unknown variant 'nope'");
   expect_refused(kProfile, "--grid nope", "unknown grid 'nope'");
   expect_refused(kProfile, "--n 17", "no problem is left");
+  expect_refused(kProfile, "--list --most-kernels -3", "--most-kernels=-3 must be at least 1");
   expect_refused(kProfile, "--output /proc/none/here --device 99 --variant naive --problem f16/n8/r1",
                  "--device 99");
 }
@@ -140,6 +154,17 @@ TEST_F(Programs, ADryRunWritesNothing) {
   const Ended ended = run(kSweep, "--dry-run --variant cpu --grid smoke --n 1024 --dtype f16");
   EXPECT_EQ(ended.code, 0);
   EXPECT_EQ(ended.out, "cpu/f16/n1024/r64/host\ncpu/f16/n1024/r64/out/host\n");
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST_F(Programs, LinearLayersListWhatTheyWouldDo) {
+  const std::string problem = "--problem f16/m1/n128/k128/w4g128 --variant cpu --dry-run";
+  EXPECT_EQ(run(kLinear, problem).out, "cpu/f16/m1/n128/k128/w4g128/host\n");
+  const Ended both = run(kLinear, "--list smoke " + problem);
+  EXPECT_TRUE(both.out.starts_with("cpu/f16/m1/n512/k512/w4g128/host\n")) << both.out;
+  EXPECT_TRUE(both.out.ends_with("cpu/f16/m1/n128/k128/w4g128/host\n")) << "a list and problems add up";
+  const Ended study = run(kLinear, "--rotation-study --dry-run");
+  EXPECT_TRUE(study.out.starts_with("normal/0/normal\n")) << study.out << study.err;
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
@@ -202,6 +227,42 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
     ++count;
   return count;
+}
+
+TEST_F(Programs, LinearLayersAreNotTakenFromAFolderUnasked) {
+  const std::string problem = "--problem f16/m1/n128/k128/w4g128 --variant cpu";
+  ASSERT_EQ(run(kLinear, problem + " --output r").code, 0);
+  const std::string before = text_of(folder / "r/linear.csv");
+  const Ended again = run(kLinear, problem + " --output r");
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("r is there already; --resume continues a results folder"), std::string::npos)
+      << again.err;
+  EXPECT_EQ(run(kLinear, problem + " --resume r").code, 0);
+  EXPECT_EQ(text_of(folder / "r/linear.csv"), before);
+}
+
+// Without a grid or a problem a folder goes on with its own grid.
+TEST_F(Programs, SweepGoesOnWithTheGridOfTheFolder) {
+  std::ofstream(folder / "g.grid") << "[a]\nn = 8\nrows = 1, 2\ndtype = f16\nmode = host\n";
+  ASSERT_EQ(run(kSweep, "--variant cpu --grid g.grid --n 8 --rows 1 --output r").code, 0);
+  fs::remove(folder / "g.grid");
+  EXPECT_EQ(run(kSweep, "--variant cpu --resume r --dry-run").out,
+            "cpu/f16/n8/r1/host\ncpu/f16/n8/r2/host\n");
+  ASSERT_EQ(run(kSweep, "--variant cpu --resume r").code, 0);
+  const std::string results = text_of(folder / "r/results.csv");
+  EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 1 + 2) << results;
+  ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n8/r3 --output p").code, 0);
+  const Ended ended = run(kSweep, "--variant cpu --resume p");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.err.find("p has no grid of fwht_sweep alone to go on with"), std::string::npos)
+      << ended.err;
+}
+
+TEST_F(Programs, ASeedThatIsNamedTwiceCountsOnce) {
+  const std::string accuracy = "--variant cpu --n 64 --dtype f16 --input normal --elements 4096 ";
+  ASSERT_EQ(run(kAccuracy, accuracy + "--seed 1,1 --output r").code, 0);
+  ASSERT_EQ(run(kAccuracy, accuracy + "--seed 1 --output s").code, 0);
+  EXPECT_EQ(text_of(folder / "r/accuracy.csv"), text_of(folder / "s/accuracy.csv"));
 }
 
 // Names, repetitions and reports are Google Benchmark's; the record is results.csv.

@@ -29,7 +29,6 @@
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/schema.hpp"
-#include "experiments/linear/safetensors.hpp"
 #include "experiments/program_fixture.hpp"
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
@@ -215,21 +214,6 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// A layer of 8 x 8 weights as a safetensors file.
-std::string layer_file() {
-  const std::string header =
-      R"({"layer.qweight": {"dtype": "I32", "shape": [1, 8], "data_offsets": [0, 32]}, )"
-      R"("layer.qzeros": {"dtype": "I32", "shape": [1, 1], "data_offsets": [32, 36]}, )"
-      R"("layer.scales": {"dtype": "F16", "shape": [1, 8], "data_offsets": [36, 52]}})";
-  std::string length(8, '\0');
-  length[0] = static_cast<char>(header.size() % 256);
-  length[1] = static_cast<char>(header.size() / 256);
-  return length + header + std::string(52, '\1');
-}
-
-const fs::path kLayerFile =
-    fs::path(testing::TempDir()) / ("fuzz_test_" + std::to_string(getpid()) + ".safetensors");
-
 // In one process: fast, and a sanitizer sees every byte.
 TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
   const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> readers = {
@@ -244,11 +228,6 @@ TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
       {"f16/m16/n8192/k8192/w4g128/v2/act/rot128/pdl",
        [](const std::string& text) { validate(parse_linear_problem(text)); }},
       {"++++\n+-+-\n++--\n+--+\n", [](const std::string& text) { parse_sign_matrix(text); }},
-      {layer_file(),
-       [](const std::string& text) {
-         write(kLayerFile, text);
-         linear_layers::read_gptq(kLayerFile, "layer");
-       }},
       {"a,\"b,\"\"c\"\"\",", [](const std::string& text) {
          // A line that was parsed and written again says the same.
          const std::string line = harness::csv_line(harness::parse_csv_line(text));
@@ -268,7 +247,6 @@ TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
       ADD_FAILURE() << error.what() << " for\n" << text;
     }
   });
-  fs::remove(kLayerFile);
 }
 
 // Every file below a folder with its bytes.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -82,6 +83,7 @@ std::vector<std::string> parse_arrangements(std::string_view text) {
 
 struct GridBlock {
   int line = 0;
+  std::set<std::string, std::less<>> named;  // keys so far
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
@@ -92,6 +94,8 @@ struct GridBlock {
   std::vector<Mode> modes;
 
   void set(std::string_view key, std::string_view value) {
+    if (!named.emplace(key).second)
+      throw BadRequest(fmt::format("the block names '{}' twice; one line has all of its values", key));
     if (key == "n") {
       n = parse_counts(value, key);
     } else if (key == "width") {
@@ -204,10 +208,12 @@ struct GridBlock {
 
 std::vector<std::string> split_list(std::string_view text) {
   std::vector<std::string> items;
-  while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    if (const std::string_view item = trimmed(text.substr(0, comma)); !item.empty()) items.emplace_back(item);
-    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  if (trimmed(text).empty()) return items;
+  for (std::size_t first = 0, comma = 0; comma != std::string_view::npos; first = comma + 1) {
+    comma = text.find(',', first);
+    const std::string_view item = trimmed(text.substr(first, comma - first));
+    if (item.empty()) throw BadRequest(fmt::format("'{}' has an empty item between its commas", text));
+    items.emplace_back(item);
   }
   return items;
 }

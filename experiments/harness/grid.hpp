@@ -63,7 +63,8 @@ std::int64_t parse_count(std::string_view text, std::string_view what);
 /// "16..128, 2^10": see above.
 std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what);
 
-/// Items between commas, without surrounding blanks; empty ones are dropped.
+/// Items between commas, without surrounding blanks; none where there is no text. Throws BadRequest for an
+/// empty item.
 std::vector<std::string> split_list(std::string_view text);
 
 }  // namespace fwht::harness

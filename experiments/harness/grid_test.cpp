@@ -126,6 +126,9 @@ TEST(Grid, RefusalsNameTheLine) {
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
             "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");
   EXPECT_EQ(refusal("[a]\n\nn = 8\nrows = 1\nmode = host\n"), "grid 'g', line 1: the block names no dtype");
+  EXPECT_EQ(refusal("[a]\nrows = 1\nn = 8\nrows = 2\n"),
+            "grid 'g', line 4: the block names 'rows' twice; one line has all of its values");
+  EXPECT_EQ(refusal("[a]\nrows = 1,,2\n"), "grid 'g', line 2: '1,,2' has an empty item between its commas");
   EXPECT_EQ(refusal("[a\nn = 8\n"), "grid 'g', line 1: '[a' lacks its ]");
   EXPECT_EQ(refusal("[a]\nn=12\nelements=40\ndtype=f16\nmode=host\n"),
             "grid 'g', line 1: elements=40 is no multiple of n=12");

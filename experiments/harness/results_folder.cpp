@@ -451,13 +451,43 @@ void add_run(Json& context, const Provenance& provenance, const RunInfo& run) {
   context.erase("files");
 }
 
-// The folder is complete when the last run of every program is: a later run of the same program does what an
-// earlier one left undone.
+// The words of a command line without the program, these options and their values.
+std::vector<std::string> without_options(const std::vector<std::string>& argv,
+                                         std::span<const std::string_view> options) {
+  std::vector<std::string> words;
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    const std::string_view word = argv[i], name = word.substr(0, word.find('='));
+    if (std::find(options.begin(), options.end(), name) == options.end()) {
+      words.emplace_back(word);
+    } else if (name == word) {
+      ++i;  // its value
+    }
+  }
+  return words;
+}
+
+// Whether `later` did what `run` was asked for: the same grid, and no choice from it that `run` had not.
+bool does_all_of(const Json& later, const Json& run) {
+  const auto same = [&](const char* key) { return later.value(key, Json()) == run.value(key, Json()); };
+  const auto choice = [](const Json& of) {
+    constexpr std::string_view kNoChoice[] = {"--output", "--resume", "--grid"};
+    const auto words = without_options(of["argv"].get<std::vector<std::string>>(), kNoChoice);
+    return std::set<std::string>(words.begin(), words.end());
+  };
+  const std::set<std::string> known = choice(run), asked = choice(later);
+  return same("program") && same("grid") && same("grid_text") &&
+         std::includes(known.begin(), known.end(), asked.begin(), asked.end());
+}
+
+// The folder is complete when every run is, or a later one has done what it left undone.
 bool all_complete(const Json& runs) {
-  std::map<std::string, bool> last;
-  for (const Json& run : runs)
-    last[run["program"].get<std::string>()] = run["complete"].get<bool>();
-  return std::all_of(last.begin(), last.end(), [](const auto& entry) { return entry.second; });
+  for (auto run = runs.begin(); run != runs.end(); ++run) {
+    if (std::none_of(run, runs.end(), [&](const Json& later) {
+          return later["complete"].get<bool>() && does_all_of(later, *run);
+        }))
+      return false;
+  }
+  return true;
 }
 
 // In one step, so that a killed run leaves the old or the new file, never half of one. Empty, or why not.
@@ -609,16 +639,28 @@ void ResultsFolder::finish() {
     throw std::runtime_error(why);
 }
 
-std::string command_to_resume(int argc, const char* const* argv, const fs::path& folder) {
-  std::string command;
-  for (int i = 0; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--output" || word == "--resume") {
-      ++i;  // its value
-    } else if (!word.starts_with("--output=") && !word.starts_with("--resume=")) {
-      command += quoted_for_shell(word) + " ";
-    }
+Grid recorded_grid(const fs::path& folder, const std::string& program) {
+  const Json context = read_context(folder);
+  const Json& runs = context["runs"];
+  const auto last =
+      std::find_if(runs.rbegin(), runs.rend(), [&](const Json& run) { return run["program"] == program; });
+  const auto text = [&](const char* key) {
+    return last != runs.rend() && has(*last, key, is_text) ? (*last)[key].get<std::string>() : "";
+  };
+  const bool with_problems =
+      last != runs.rend() && joined((*last)["argv"]).find("--problem") != std::string::npos;
+  if (text("grid_text").empty() || with_problems) {
+    throw BadRequest(fmt::format("{} has no grid of {} alone to go on with; name a grid or problems",
+                                 folder.string(), program));
   }
+  return parse_grid(text("grid"), text("grid_text"));
+}
+
+std::string command_to_resume(int argc, const char* const* argv, const fs::path& folder) {
+  constexpr std::string_view kFolders[] = {"--output", "--resume"};
+  std::string command = quoted_for_shell(argv[0]) + " ";
+  for (const std::string& word : without_options({argv, argv + argc}, kFolders))
+    command += quoted_for_shell(word) + " ";
   return command + "--resume " + quoted_for_shell(folder.string());
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/host/provenance.hpp"
 #include "experiments/harness/csv.hpp"
+#include "experiments/harness/grid.hpp"
 
 namespace fwht::harness {
 
@@ -86,6 +87,10 @@ class ResultsFolder {
   std::string context_;  // the JSON text; kept as text so that no JSON header is needed here
   std::map<std::string, std::unique_ptr<CsvWriter>> tables_;
 };
+
+/// The grid of the last run of `program` in a folder. Throws BadRequest for no results folder, and where that
+/// run had no grid or single problems.
+Grid recorded_grid(const std::filesystem::path& folder, const std::string& program);
 
 /// The command that goes on with a folder: that of `argv`, with --resume in place of --output and --resume.
 std::string command_to_resume(int argc, const char* const* argv, const std::filesystem::path& folder);

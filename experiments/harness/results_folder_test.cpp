@@ -126,6 +126,22 @@ TEST_F(ResultsFolderTest, IsCompleteOnlyWhenEveryProgramFinishedItsLastRun) {
   EXPECT_EQ(context()["complete"], true);
 }
 
+TEST_F(ResultsFolderTest, IsNotCompletedByAnotherGridOrByAPartOfItsOwn) {
+  ResultsFolder::create(path, provenance, sweep);  // killed
+  RunInfo other = sweep;
+  other.grid = "smoke";
+  ResultsFolder::resume(path, provenance, other).finish();
+  EXPECT_EQ(context()["complete"], false) << "another grid";
+  Provenance part = provenance;
+  part.argv = {"fwht_sweep", "--grid", "quick", "--n", "64", "--resume", "r"};
+  ResultsFolder::resume(path, part, sweep).finish();
+  EXPECT_EQ(context()["complete"], false) << "a part of the grid";
+  Provenance whole = provenance;
+  whole.argv = {"elsewhere/fwht_sweep", "--resume=r"};
+  ResultsFolder::resume(path, whole, sweep).finish();
+  EXPECT_EQ(context()["complete"], true);
+}
+
 TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
   EXPECT_NE(refusal(provenance).find("is no results folder"), std::string::npos);
   ResultsFolder::create(path, provenance, sweep).finish();

@@ -60,6 +60,15 @@ void Slices::fill(std::span<const std::byte> period) {
   synchronize(memory());
 }
 
+Support fits_into_memory(const Buffers& buffers, const DeviceInfo& device) {
+  const bool on_host = buffers.memory == Memory::host;
+  const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
+  const std::int64_t out = buffers.placement == Placement::in_place ? 0 : buffers.out_bytes;
+  if (there == 0 || buffers.in_bytes <= there - std::min(there, out)) return {};  // 0: not known
+  return {fmt::format("needs {} MiB of {} memory, there are {}", (buffers.in_bytes >> 20) + (out >> 20),
+                      on_host ? "host" : "device", there >> 20)};
+}
+
 Slices& Workspace::get(const Buffers& buffers, std::int64_t count) {
   const auto same = [&](const Slices& s) { return s.buffers() == buffers && s.count() == count; };
   if (const auto found = std::find_if(kept_.begin(), kept_.end(), same); found != kept_.end()) {

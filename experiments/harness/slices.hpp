@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "common/contract/variant.hpp"
+#include "common/device/device_info.hpp"
 #include "common/device/memory.hpp"
 #include "experiments/harness/traffic.hpp"
 
@@ -43,6 +45,10 @@ class OutOfMemory : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Whether any memory of this machine holds the buffers, told before a folder is made; what is free is looked
+/// at when they are made (Workspace::get).
+Support fits_into_memory(const Buffers& buffers, const DeviceInfo& device);
 
 /// Keeps the last few Slices, because allocating for every measurement would take longer than measuring.
 class Workspace {

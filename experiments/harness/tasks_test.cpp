@@ -86,6 +86,27 @@ TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
   EXPECT_FALSE(all_ok(results, "quantization.csv"));
 }
 
+// linear.csv has no column `source`.
+TEST_F(Tasks, AFailureIsOneInATableWithoutSources) {
+  ResultsFolder results = folder();
+  const Task broken{{{"variant", "cpu"},
+                     {"memory", "host"},
+                     {"dtype", "f16"},
+                     {"m", "1"},
+                     {"n", "8"},
+                     {"k", "8"},
+                     {"group", "8"},
+                     {"zero_points", "v1"},
+                     {"act_order", "false"},
+                     {"rotation", "0"},
+                     {"programmatic", "false"},
+                     {"mode", "host"}},
+                    1,
+                    []() -> std::vector<CsvRow> { throw std::runtime_error("no luck"); }};
+  EXPECT_TRUE(run_tasks({broken}, "linear.csv", DeviceInfo{}, results));
+  EXPECT_FALSE(all_ok(results, "linear.csv"));
+}
+
 TEST_F(Tasks, AFullDiskIsNoRow) {
   ResultsFolder results = folder();
   Task full = task("16");

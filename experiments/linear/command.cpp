@@ -19,7 +19,7 @@ namespace {
 
 struct LinearOptions : harness::FolderOptions {
   std::vector<std::string> variants, problems, modes;
-  std::string list = "smoke";
+  std::string list;
   Others others;
   bool dry_run = false, with_programmatic = false, rotation_study = false;
 };
@@ -42,8 +42,13 @@ std::vector<const LinearVariant*> variants_of(const LinearOptions& options, cons
 }
 
 std::vector<LinearProblem> problems_of(const LinearOptions& options) {
-  std::vector<LinearProblem> problems = harness::parse_items(options.problems, parse_linear_problem);
-  if (problems.empty()) problems = problem_list(options.list);
+  std::vector<LinearProblem> problems;
+  if (!options.list.empty() || options.problems.empty())
+    problems = problem_list(options.list.empty() ? "smoke" : options.list);
+  for (const LinearProblem& problem : harness::parse_items(options.problems, parse_linear_problem)) {
+    if (problem.m == 0) throw BadRequest(fmt::format("{}: m=0 leaves nothing to time", to_string(problem)));
+    problems.push_back(problem);
+  }
   if (options.with_programmatic) {
     std::vector<LinearProblem> both;
     for (LinearProblem problem : problems) {
@@ -58,27 +63,39 @@ std::vector<LinearProblem> problems_of(const LinearOptions& options) {
 
 /// What was asked for, as context.json says it.
 std::string list_of(const LinearOptions& options) {
-  return options.rotation_study ? "rotation" : options.problems.empty() ? options.list : "problems";
+  if (options.rotation_study) return "rotation";
+  if (!options.list.empty()) return options.list;
+  return options.problems.empty() ? "smoke" : "problems";
+}
+
+/// What no memory holds counts as not supported. Weights are made on the host, for a device too.
+Support supports(const LinearVariant& variant, const LinearProblem& problem, const DeviceInfo& device) {
+  Support support = variant.supports(problem, device);
+  for (const Memory memory : {variant.memory, Memory::host}) {
+    if (support)
+      support = harness::fits_into_memory(
+          {memory, Placement::out_of_place, problem.bytes_read(), problem.bytes_written()}, device);
+  }
+  return support;
 }
 
 /// Problems outside, so that weights and truths serve every variant.
 std::vector<LinearCase> cases_of(const LinearOptions& options, const DeviceInfo& device,
                                  std::vector<std::string>& refused) {
-  const auto modes = harness::parse_items(
-      options.modes, [](const std::string& name) { return harness::kModes.parse(name); });
+  auto modes = harness::parse_items(options.modes,
+                                    [](const std::string& name) { return harness::kModes.parse(name); });
+  if (modes.empty()) modes = {harness::Mode::cold, harness::Mode::host};
   std::vector<LinearCase> cases;
   for (const LinearProblem& problem : problems_of(options)) {
     for (const LinearVariant* variant : variants_of(options, device)) {
-      if (const Support support = variant->supports(problem, device); !support) {
+      const auto is_its_own = [&](harness::Mode mode) { return harness::memory_of(mode) == variant->memory; };
+      if (std::none_of(modes.begin(), modes.end(), is_its_own)) continue;
+      if (const Support support = supports(*variant, problem, device); !support) {
         refused.push_back(fmt::format("{}/{}: {}", variant->name, to_string(problem), support.why_not));
         continue;
       }
-      if (variant->memory == Memory::host) {
-        cases.push_back({variant, problem, harness::Mode::host});
-      } else {
-        for (const harness::Mode mode : modes)
-          if (harness::memory_of(mode) == Memory::device) cases.push_back({variant, problem, mode});
-      }
+      for (const harness::Mode mode : modes)
+        if (is_its_own(mode)) cases.push_back({variant, problem, mode});
     }
   }
   return cases;
@@ -105,7 +122,6 @@ std::string summary(const std::vector<harness::CsvRow>& rows) {
 
 int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
   LinearOptions options;
-  options.modes = {"cold"};
   options.others = others;
   CLI::App app{
       "Times linear layers with 4-bit weights, each checked against FP64, beside the fastest kernel that "
@@ -115,19 +131,28 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   harness::add_folder_options(app, options);
   app.add_option("--variant", options.variants,
                  "of the second ladder (default: those in device memory; without a device the host's)");
-  app.add_option("--list", options.list, "smoke, paper, headline, rotated, shapes, prefill");
+  app.add_option("--list", options.list,
+                 "smoke, paper, headline, rotated, shapes, prefill (default: smoke, or none with --problem)");
   app.add_option("--problem", options.problems, "single ones: f16/m16/n8192/k8192/w4g128");
-  app.add_option("--mode", options.modes, "cold, replay ... (default: cold; host variants: host)");
+  app.add_option("--mode", options.modes,
+                 "cold, replay ...; host for host variants (default: cold and host)");
   app.add_flag("--programmatic", options.with_programmatic,
                "each problem with programmatic dependent launch too");
-  app.add_flag("--rotation-study", options.rotation_study,
-               "instead: errors of 4-bit layers with and without rotation (host)");
+  auto* study = app.add_flag("--rotation-study", options.rotation_study,
+                             "instead: errors of 4-bit layers with and without rotation (host)");
+  for (const char* of_timing : {"--variant", "--list", "--problem", "--mode", "--programmatic"})
+    study->excludes(app.get_option(of_timing));
   app.add_flag("--dry-run", options.dry_run, "lists what would be timed, and what is not supported");
   if (!harness::parse_command_line(app, argc, argv)) return 0;
   const DeviceInfo device = harness::open_device(options.device);
   std::vector<std::string> refused;
-  const std::vector<LinearCase> cases = cases_of(options, device, refused);
+  const std::vector<LinearCase> cases =
+      options.rotation_study ? std::vector<LinearCase>{} : cases_of(options, device, refused);
   if (options.dry_run) {
+    if (options.rotation_study) {
+      for (const harness::Task& task : rotation_tasks())
+        std::cout << task.name() << '\n';
+    }
     for (const LinearCase& c : cases)
       std::cout << c.variant->name << '/' << to_string(c.problem) << '/' << harness::name_of(c.mode) << '\n';
     for (const std::string& line : refused)
@@ -143,9 +168,9 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
                          : fmt::format("nothing that was asked for can be run here; {}{}", refused.front(),
                                        refused.size() == 1 ? "" : "; --dry-run lists the other reasons"));
   }
-  auto folder =
-      harness::ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
-                                   {program, list_of(options), "", {1, 2}, names});
+  auto folder = harness::ResultsFolder::create_or_resume(options.output, options.resume,
+                                                         gather_provenance(argc, argv, device),
+                                                         {program, list_of(options), "", {1, 2}, names});
   if (!refused.empty())
     std::cerr << fmt::format("{} combinations are not supported here; --dry-run lists them\n",
                              refused.size());

@@ -1,49 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/host/error.hpp"
 #include "experiments/linear/linear.hpp"
-#include "experiments/linear/safetensors.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht::linear_layers {
 namespace {
-
-struct Saved {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() /
-      ("fwht_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + ".safetensors");
-  ~Saved() { std::filesystem::remove(path); }
-
-  void write(const GptqWeights& w, const std::function<void(nlohmann::json&)>& change = {}) const {
-    nlohmann::json header;
-    std::string data;
-    const auto add = [&](const char* name, const char* type, std::vector<std::int64_t> shape,
-                         const auto& tensor) {
-      const std::size_t begin = data.size();
-      data.append(reinterpret_cast<const char*>(tensor.data()), tensor.size() * sizeof(tensor[0]));
-      header[std::string("layer.") + name] = {
-          {"dtype", type}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
-    };
-    add("qweight", "I32", {w.k / 8, w.n}, w.qweight);
-    add("qzeros", "I32", {w.groups(), w.n / 8}, w.qzeros);
-    add("scales", "F16", {w.groups(), w.n}, w.scales);
-    if (!w.g_idx.empty()) add("g_idx", "I32", {w.k}, w.g_idx);
-    header["__metadata__"] = {{"format", "pt"}};
-    if (change) change(header);
-    write_raw(header.dump(), data);
-  }
-  void write_raw(const std::string& header, const std::string& data) const {
-    const std::uint64_t length = header.size();
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&length), sizeof length);
-    file << header << data;
-  }
-};
 
 LinearProblem small(bool act_order = false) {
   LinearProblem problem;
@@ -52,69 +16,6 @@ LinearProblem small(bool act_order = false) {
   problem.k = 256;
   problem.act_order = act_order;
   return problem;
-}
-
-TEST(Safetensors, ComesBackAsItWasSaved) {
-  for (const bool act_order : {false, true}) {
-    const GptqWeights saved = reference::random_weights(small(act_order), reference::LinearData::normal, 4);
-    const Saved file;
-    file.write(saved);
-    const GptqWeights read = read_gptq(file.path, "layer");
-    EXPECT_EQ(read.n, 16);
-    EXPECT_EQ(read.k, 256);
-    EXPECT_EQ(read.group, 128);
-    EXPECT_EQ(read.qweight, saved.qweight);
-    EXPECT_EQ(read.qzeros, saved.qzeros);
-    EXPECT_EQ(read.scales, saved.scales);
-    EXPECT_EQ(read.g_idx, saved.g_idx);
-  }
-}
-
-TEST(Safetensors, AGroupIndexThatOnlyCountsIsDropped) {
-  GptqWeights saved = reference::random_weights(small(), reference::LinearData::normal, 4);
-  saved.g_idx.resize(256);
-  for (std::size_t i = 0; i < 256; ++i)
-    saved.g_idx[i] = static_cast<std::int32_t>(i / 128);
-  const Saved file;
-  file.write(saved);
-  EXPECT_TRUE(read_gptq(file.path, "layer").g_idx.empty());
-}
-
-TEST(Safetensors, ForeignAndTruncatedFilesAreRefused) {
-  const GptqWeights saved = reference::random_weights(small(), reference::LinearData::normal, 4);
-  const Saved file;
-  const auto refused = [&](const char* part) {
-    try {
-      (void)read_gptq(file.path, "layer");
-      ADD_FAILURE() << part << ": accepted";
-    } catch (const BadRequest& error) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
-  };
-  refused("cannot be read");
-  std::ofstream(file.path) << "abc";
-  refused("has 3 bytes");
-  std::ofstream(file.path) << "\x89PNG\r\n\x1a\n and more of another format";
-  refused("truncated or no safetensors file");
-  file.write_raw("[1, 2]", "");
-  refused("no JSON object");
-  file.write(saved, [](nlohmann::json& h) { h.erase("layer.scales"); });
-  refused("has no tensor layer.scales");
-  file.write(saved, [](nlohmann::json& h) { h["layer.scales"]["dtype"] = "BF16"; });
-  refused("BF16, F16 is needed");
-  file.write(saved, [](nlohmann::json& h) { h["layer.qweight"]["shape"] = {32, 32}; });
-  refused("bytes are needed");
-  file.write(saved, [](nlohmann::json& h) { h["layer.qzeros"] = 7; });
-  refused("not understood");
-  file.write(saved, [](nlohmann::json& h) { h["layer.qweight"]["data_offsets"] = {-4096, 0}; });
-  refused("layer.qweight at");
-  file.write(saved);
-  std::filesystem::resize_file(file.path, std::filesystem::file_size(file.path) - 4);
-  refused("follow the header");
-  GptqWeights bad = saved;
-  bad.scales[5] = 0x7C00;
-  file.write(bad);
-  refused("scale of group 0, column 5");
 }
 
 TEST(LinearSubject, IsJudgedAndListsItsBytes) {

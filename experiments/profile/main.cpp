@@ -174,6 +174,8 @@ std::vector<const Variant*> device_variants(const ProfileOptions& options) {
 int run(int argc, const char* const* argv) {
   ProfileOptions options;
   if (!parse(options, argc, argv)) return 0;
+  if (options.most_kernels < 1)
+    throw BadRequest(fmt::format("--most-kernels={} must be at least 1", options.most_kernels));
   const std::vector<const Variant*> variants = device_variants(options);
   const harness::Grid grid = options.what.load();
   const std::vector<Problem> problems = problems_of(options, grid);

@@ -21,7 +21,7 @@ namespace {
 
 struct CallOptions {
   std::string variant, problem, input = "normal";
-  std::uint64_t seed = 1;
+  std::int64_t seed = 1;
   int repeat = 1;
   std::optional<int> device;
   bool check = false;
@@ -55,6 +55,7 @@ int run(int argc, const char* const* argv) {
   CallOptions options;
   if (!parse(options, argc, argv)) return 0;
   if (options.repeat < 1) throw BadRequest(fmt::format("--repeat={} must be at least 1", options.repeat));
+  if (options.seed < 0) throw BadRequest(fmt::format("--seed={} must be at least 0", options.seed));
   const Variant& variant = find_variant(options.variant);
   const Problem problem = parse_problem(options.problem);
   const reference::InputClass input = reference::parse_input_class(options.input);
@@ -67,8 +68,9 @@ int run(int argc, const char* const* argv) {
   }
 
   harness::Bench bench(device);
-  const harness::Subject subject = harness::transform_subject(
-      variant, the_plan, std::make_shared<harness::TruthCache>(), input, options.seed);
+  const harness::Subject subject =
+      harness::transform_subject(variant, the_plan, std::make_shared<harness::TruthCache>(), input,
+                                 static_cast<std::uint64_t>(options.seed));
   harness::Slices& slices = bench.slice(subject);
   int launches = 0;
   bool correct = true;

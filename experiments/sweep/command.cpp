@@ -109,8 +109,11 @@ Filters filters_of(const SweepOptions& options) {
   return filters;
 }
 
-harness::Grid grid_of(const SweepOptions& options) {
-  harness::Grid grid = options.what.load();
+harness::Grid grid_of(const SweepOptions& options, const std::string& program) {
+  // Another grid than the folder's must be asked for: its rows would stand among those of the other.
+  const bool goes_on =
+      !options.folder.resume.empty() && options.what.grid.empty() && options.what.problems.empty();
+  harness::Grid grid = goes_on ? harness::recorded_grid(options.folder.resume, program) : options.what.load();
   const Filters filters = filters_of(options);
   std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
   const std::vector<Mode> modes =
@@ -208,9 +211,8 @@ bool measure_all(const std::vector<Job>& jobs, const BenchmarkOptions& benchmark
 }
 
 // Before a folder is made: a run that can measure nothing is a bad request.
-void require_jobs(const JobList& list, const std::string& filter) {
+void require_jobs(const JobList& list) {
   if (!list.jobs.empty()) return;
-  if (!filter.empty()) throw BadRequest(fmt::format("no name matches --benchmark_filter={}", filter));
   if (list.unsupported.empty())
     throw BadRequest("no variant that was asked for runs in a mode that was asked for");
   const UnsupportedJob& first = list.unsupported.front();
@@ -244,7 +246,7 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
     return 0;
   }
   const std::vector<const Variant*> variants = harness::select_variants(options.what.variants);
-  const harness::Grid grid = grid_of(options);
+  const harness::Grid grid = grid_of(options, program);
   const DeviceInfo device = harness::open_device(options.folder.device);
   if (options.list) {
     std::cout << harness::list_variants(device);
@@ -276,7 +278,7 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
     return 0;
   }
 
-  require_jobs(list, options.benchmark.filter);
+  require_jobs(list);
   require_writable(options.benchmark.out);
   const Provenance provenance = gather_provenance(argc, argv, device);
   const harness::RunInfo info{program, grid.name.empty() ? "problems" : grid.name, grid.text, {1}, names};

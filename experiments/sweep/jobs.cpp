@@ -70,17 +70,6 @@ Job make_job(const Contestant& contestant, const Case& c,
   return {harness::describe(contestant.name, contestant.memory, c.problem), c.mode, make};
 }
 
-// Buffers that no memory of this machine holds, told before a folder is made; what is free is looked at when
-// they are made (Workspace::get).
-Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& device) {
-  const bool on_host = buffers.memory == Memory::host;
-  const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
-  const std::int64_t out = buffers.placement == Placement::in_place ? 0 : buffers.out_bytes;
-  if (there == 0 || buffers.in_bytes <= there - std::min(there, out)) return {};  // 0: not known
-  return {fmt::format("needs {} MiB of {} memory, there are {}", (buffers.in_bytes >> 20) + (out >> 20),
-                      on_host ? "host" : "device", there >> 20)};
-}
-
 // In polynomial time where the library can, and never deep enough for its stack: an expression is text from
 // outside.
 std::regex filter_expression(const std::string& text) {
@@ -113,7 +102,8 @@ Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
         if (&variant == &automatic::variant && !problem.encoding.is_plain())
           return Support{"encoded rows of auto are timed under the name of the variant whose plans they are"};
         const Support support = variant.supports(problem, device);
-        return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
+        return support ? harness::fits_into_memory(harness::describe(variant, problem).buffers, device)
+                       : support;
       },
       [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
         return harness::transform_subject(variant, plan(variant, problem, device), truths);
@@ -172,7 +162,7 @@ void filter_by_name(std::vector<Job>& jobs, const std::string& filter) {
   if (filter.size() > kLongest)
     throw BadRequest(
         fmt::format("--benchmark_filter has {} characters; the limit is {}", filter.size(), kLongest));
-  const bool inverted = filter.front() == '-';
+  const bool inverted = filter.front() == '-', any = !jobs.empty();
   try {
     const std::regex expression = filter_expression(filter.substr(inverted ? 1 : 0));
     std::erase_if(jobs,
@@ -180,6 +170,7 @@ void filter_by_name(std::vector<Job>& jobs, const std::string& filter) {
   } catch (const std::regex_error&) {
     throw BadRequest(fmt::format("--benchmark_filter={} is no regular expression", filter));
   }
+  if (any && jobs.empty()) throw BadRequest(fmt::format("no name matches --benchmark_filter={}", filter));
 }
 
 CsvRow describe(const Job& job) {

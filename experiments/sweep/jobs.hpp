@@ -65,8 +65,8 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
                   const DeviceInfo& device);
 
 /// Keeps the jobs whose name the regular expression matches somewhere; with a "-" in front of it, the others.
-/// As
-/// --benchmark_filter of Google Benchmark. Throws BadRequest for what is no regular expression.
+/// As --benchmark_filter of Google Benchmark. Throws BadRequest for what is no regular expression, and where
+/// it leaves none of the jobs.
 void filter_by_name(std::vector<Job>& jobs, const std::string& filter);
 
 /// What the tables say about a job or an unsupported problem before anything is measured.

@@ -169,6 +169,7 @@ TEST(Jobs, AreFilteredByNameAsGoogleBenchmarkDoes) {
   EXPECT_EQ(left("n64.*/(out|in)/"), (std::vector<std::string>{"cpu/bf16/n64/r8/out/host"}));
   EXPECT_EQ(left("-n64"), (std::vector<std::string>{"cpu/f16/n16/r4/host"}));
   EXPECT_THROW(left("(n64"), BadRequest);
+  EXPECT_THROW(left("n32"), BadRequest) << "nothing is left";
 }
 
 }  // namespace

@@ -72,10 +72,13 @@ bool parse(TensorParallelOptions& options, int argc, const char* const* argv) {
   app.add_option("--limit", options.limit_s, "seconds after which a hanging rank ends the run (default: 60)");
   app.add_flag("--host", options.host, "ranks simulated by threads over host memory: checks only");
   app.add_flag("--check", options.check_only, "checks only, nothing is timed");
-  app.add_flag("--model", options.model_only, "only the model's table; nothing is run");
+  auto* model = app.add_flag("--model", options.model_only, "only the model's table; nothing is run");
   harness::add_folder_options(app, options);
+  app.remove_option(app.get_option("--device"));  // ranks take the devices from 0 on
   app.get_option("--resume")
       ->description("a results folder to add this run to; points that it has are measured again");
+  for (const char* of_a_run : {"--ranks", "--output", "--resume"})
+    model->excludes(app.get_option(of_a_run));
   return harness::parse_command_line(app, argc, argv);
 }
 
@@ -350,8 +353,10 @@ int run(int argc, const char* const* argv) {
     if (is_process) {
       all_right = run_process(study, place, cache, std::ref(report));
     } else {
+      std::set<int> done;  // a number that is named twice is run once
       for (const int count : ranks)
-        all_right = run_threads(study, options, count, cache, report) && all_right;
+        if (done.insert(count).second)
+          all_right = run_threads(study, options, count, cache, report) && all_right;
     }
     if (harness::interrupted_by() != 0) return 1;
     report.summarize();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "common/device/gpu_timer.hpp"
 #include "common/host/error.hpp"
@@ -282,10 +283,13 @@ std::shared_ptr<const MlpWeights> WeightsCache::of(const MlpShape& shape, std::i
 
 std::vector<MlpProblem> points_of(const StudyOptions& options, int ranks) {
   std::vector<MlpProblem> points;
+  std::set<std::string> listed;  // what is named twice is one point
   for (const MlpShape& shape : options.shapes) {
     const auto add = [&](Algorithm algorithm, Rotation rotation) {
-      for (const std::int64_t m : options.tokens)
-        points.push_back({shape, m, ranks, algorithm, rotation});
+      for (const std::int64_t m : options.tokens) {
+        const MlpProblem point{shape, m, ranks, algorithm, rotation};
+        if (listed.insert(to_string(point)).second) points.push_back(point);
+      }
     };
     for (const Algorithm algorithm : options.algorithms)
       add(algorithm, Rotation::none);

@@ -57,6 +57,14 @@ TEST_F(Program, ChecksEveryAlgorithmOnSimulatedRanks) {
   EXPECT_NE(text_of(folder / "results" / "context.json").find("fwht_tensor_parallel"), std::string::npos);
 }
 
+TEST_F(Program, WhatIsNamedTwiceIsRunOnce) {
+  const Ended ended =
+      run("--host --ranks 2,2 --shape 256x512x128,256x512x128 --tokens 1,1 --algorithm naive,naive --output "
+          "results");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(rows_of("tensor_parallel.csv").size(), 1U);
+}
+
 TEST_F(Program, RefusesBadInputInOneSentence) {
   expect_refused("--host --shape llama-71b --output results", "unknown shape 'llama-71b'");
   expect_refused("--host --algorithm ring --output results", "unknown algorithm 'ring'; known: naive");
@@ -69,6 +77,9 @@ TEST_F(Program, RefusesBadInputInOneSentence) {
   expect_refused("--model --shape 9999999999999x8x8", "9999999999999 must be at most 1048576");
   expect_refused("--model --shape 64x128x64", "k1=64 is no multiple of the group of 128");
   expect_refused("--host --limit 0 --output results", "--limit=0 must be at least 1");
+  for (const char* of_a_run : {"--output results", "--ranks 2", "--resume results"})
+    expect_refused(std::string("--model ") + of_a_run, "excludes --");
+  expect_refused("--host --device 7 --output results", "--device");
   expect_refused("--host --variant nope --output results", "unknown linear layer 'nope'");
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -28,7 +29,7 @@ using harness::ResultsFolder;
 
 struct AccuracyOptions : harness::ExperimentOptions {
   std::vector<std::string> dtypes, n, inputs;
-  std::vector<std::uint64_t> seeds = {1, 2, 3};
+  std::vector<std::uint64_t> seeds;
   std::string elements;
   bool analysis = false;
 };
@@ -40,21 +41,37 @@ bool parse(AccuracyOptions& options, int argc, const char* const* argv) {
   app.add_flag(
       "--analysis", options.analysis,
       "the whole analysis: n = 2 to 65536, twelve kinds of input, 2^22 elements (default: a quick summary)");
-  app.add_option("--dtype", options.dtypes, "f16, bf16, f32 (default: all)");
+  app.add_option("--dtype", options.dtypes, "f16, bf16, f32 (default: these), f64");
   app.add_option("--n", options.n,
                  "row lengths: 4096, 2^12, 16..256, 14336 (default: 16 to 32768, and some of models)");
   app.add_option("--input", options.inputs,
                  "input classes (default: normal, uniform, outlier_channels, massive_channel, fa3_mixture)");
-  app.add_option("--seed", options.seeds, "seeds (default: 1, 2, 3)")->delimiter(',');
+  std::vector<std::int64_t> seeds = {1, 2, 3};
+  app.add_option("--seed", seeds, "seeds (default: 1, 2, 3)")->delimiter(',');
   app.add_option(
       "--elements", options.elements,
       "elements of all seeds together (default: 2^20 on the device, 2^18 on the host; --analysis: 2^22 "
       "and 2^20)");
-  return harness::parse_command_line(app, argc, argv);
+  if (!harness::parse_command_line(app, argc, argv)) return false;
+  for (const std::int64_t seed : seeds) {
+    if (seed < 0) throw BadRequest(fmt::format("--seed={} must be at least 0", seed));
+    const auto same = static_cast<std::uint64_t>(seed);  // its rows count once
+    if (std::find(options.seeds.begin(), options.seeds.end(), same) == options.seeds.end())
+      options.seeds.push_back(same);
+  }
+  return true;
+}
+
+/// Integers are exact or wrong: there is no error to measure.
+Dtype parse_inexact(const std::string& name) {
+  const Dtype dtype = parse_dtype(name);
+  if (is_integer(dtype))
+    throw BadRequest(fmt::format("--dtype {}: sums of integers are exact; known: f16, bf16, f32, f64", name));
+  return dtype;
 }
 
 Selection selection_of(const AccuracyOptions& options) {
-  return {options.analysis, harness::parse_items(options.dtypes, parse_dtype),
+  return {options.analysis, harness::parse_items(options.dtypes, parse_inexact),
           harness::parse_all_counts(options.n, "--n"),
           harness::parse_items(options.inputs, reference::parse_input_class)};
 }
