@@ -65,13 +65,14 @@ def hadamard_transform(
     The default scale, None, is 1/sqrt(n): the transform is orthonormal and its own inverse. (`fwht.compat` alone has the
     default of the package fast-hadamard-transform, 1.0.)
 
-    H_n is in natural order: H[i, j] = (-1)^popcount(i & j). Sums are formed in float32 (float64 for float64
-    data), multiplied by `scale` once and rounded once to x's dtype. Integers are only summed, modulo 2^32 or 2^64: an element
-    of the result is exact wherever it fits the dtype (`fwht.walsh.checked_transform` says whether all do).
+    H_n is in natural order: H[i, j] = (-1)^popcount(i & j). 16-bit results are rounded once; kernels on tensor cores carry sums
+    between their stages as two bf16 numbers. float32 is summed in float32, float64 in float64. Integers are only summed, modulo
+    2^32 or 2^64: an element of the result is exact wherever it fits the dtype (`fwht.walsh.checked_transform` says whether all
+    do). A variant that rounds more often runs only where `variant` names it.
 
     Args:
         x: shape (..., n), n = 2^k from 2 to the limit of the variant (`fwht.supports` says it); the leading
-            dimensions are rows. float16, bfloat16, float32, float64, int32 or int64. A PyTorch tensor (CPU or CUDA), NumPy or CuPy
+            dimensions are rows. float16, bfloat16, float32, float64, int32 or int64. A PyTorch tensor (CPU or CUDA), a numpy.ndarray without a mask, a CuPy
             array, a JAX array (outside jax.jit), or another array with `__dlpack__` and `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
             lie at one distance with their elements side by side, they are gathered into the result first.
         scale: a number that is finite in float32, or None for 1/sqrt(n); 1 for integers. Not a tensor: reading it would wait
@@ -115,7 +116,7 @@ def hadamard_transform(
 
     Source: docs/operators.md; docs/python.md.
     """
-    if axis != -1 or ordering != "natural" or input_ordering != "natural":
+    if type(axis) is not int or axis != -1 or ordering != "natural" or input_ordering != "natural":
         return _arranged(x, scale, out, inplace, variant, ordering, input_ordering, axis)
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
         if out is None and not inplace:
@@ -127,9 +128,9 @@ def hadamard_transform(
 def _arranged(
     x: Any, scale: Any, out: Any, inplace: bool, variant: str | None, ordering: str, input_ordering: str, axis: Any
 ) -> Any:
-    axes = _arrange.axes_of(axis, len(getattr(x, "shape", (1,))))
     if face := _tensors.face_of(x):
-        return face.arranged(x, scale, out, inplace, variant, ordering, input_ordering, axes)
+        return face.arranged(x, scale, out, inplace, variant, ordering, input_ordering, axis)
+    axes = _arrange.axes_of(axis, len(getattr(x, "shape", (1,))))
     codes = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
     return _arrange.transform(x, scale, out, inplace, variant, codes, axes)
 
@@ -138,7 +139,7 @@ def hadamard_transform_(
     x: Any, scale: float | None = None, *, variant: str | None = None, axis: int | tuple[int, ...] = -1
 ) -> Any:
     """`hadamard_transform(x, scale, inplace=True, variant=variant, axis=axis)`: the result replaces x, which is returned."""
-    if axis != -1:
+    if type(axis) is not int or axis != -1:
         return _arranged(x, scale, None, True, variant, "natural", "natural", axis)
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
         return _torch_transform(x, scale, None, True, variant)

@@ -95,6 +95,7 @@ def transform(
             f"fwht: with axis or ordering, {'x' if inplace else 'out'} is written, so it must be "
             f"{'contiguous, ' if inplace else ''}writable and as x"
         )
+    array.require_apart(to.shape, to.strides, "x" if inplace else "out")
     if not inplace and (not to.contiguous or numpy.may_share_memory(x, given)):
         given = numpy.empty(x.shape, x.dtype)
         to = array.view_of(given)

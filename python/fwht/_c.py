@@ -269,6 +269,17 @@ def integer(name: str, given: Any, bits: int = 64) -> int:
     return value
 
 
+def seed(given: Any) -> int:
+    """Of random signs and rows."""
+    try:
+        value = operator.index(given)
+    except TypeError:
+        raise TypeError(f"fwht: seed={given!r} must be an integer") from None
+    if not 0 <= value < 2**64:
+        raise ValueError(f"fwht: seed={value} must be an integer from 0 to 2^64 - 1")
+    return value
+
+
 def checked_scale(scale: Any, name: str = "scale") -> float | None:
     if scale is None:
         return None

@@ -57,6 +57,9 @@ def _places(given: Any) -> dict[str, Path]:
         index = _json(path).get("weight_map")
         if not isinstance(index, dict):
             raise ValueError(f"fwht: {path} has no weight_map")
+        for name, file in index.items():
+            if not isinstance(file, str):
+                raise ValueError(f"fwht: the weight_map of {path} has {file!r} for {name}; it must be the name of a file")
         return {name: path.parent / file for name, file in index.items()}
     if not path.exists():
         raise FileNotFoundError(f"fwht: there is no {path}")

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from . import _arrange, _c, _tensors, array
+from . import _arrange, _c, _tensors, array, operators
 
 
 class Variant(NamedTuple):
@@ -75,9 +75,9 @@ def _device_number(device: Any) -> int:
     kind, _, ordinal = str(device).partition(":")
     if kind == "cpu":
         return _c.HOST
-    if kind == "cuda" and (not ordinal or ordinal.isdigit()):
+    if kind == "cuda" and (not ordinal or (ordinal.isascii() and ordinal.isdigit())):
         if ordinal:
-            return int(ordinal)
+            return _c.integer("device", int(ordinal), 32)
         torch = sys.modules.get("torch")
         return torch.cuda.current_device() if torch is not None and torch.cuda.is_initialized() else 0
     raise NotImplementedError(f"fwht: device {device} is not supported; cpu and cuda are")
@@ -85,19 +85,24 @@ def _device_number(device: Any) -> int:
 
 def _problem(
     n: int, rows: int, dtype: Any, device: int, inplace: bool, row_stride: int | None, scale: float | None,
-    variant: str | None, programmatic_launch: bool = False, operator: str | None = None, encoding: str | None = None,
+    variant: str | None, programmatic_launch: bool, operator: str | None, encoding: str | None, ordering: str, input_ordering: str,
+    inner: int,
 ) -> _c.Problem:  # fmt: skip
     code, name = _dtype_code(dtype)
-    n, rows = _c.integer("n", n), _c.integer("rows", rows)
+    n, rows, inner = _c.integer("n", n), _c.integer("rows", rows), _c.integer("inner", inner)
+    orderings = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
+    if inner < 1:
+        raise ValueError(f"fwht: inner={inner} must be at least 1")
     row_stride = None if row_stride is None else _c.integer("row_stride", row_stride)
     if rows < 0:
         raise ValueError(f"fwht: rows={rows} must not be negative")
     if row_stride is not None and row_stride < n:
         raise ValueError(f"fwht: row_stride={row_stride} must be at least n={n}")
-    stride = n if row_stride is None else row_stride
+    stride = n * inner if row_stride is None else row_stride
     return _c.make_problem(
         (rows, n), code, name, scale, in_place=inplace and encoding is None, device=device, in_stride=stride, out_stride=stride,
-        variant=_c.encoded(variant), programmatic_launch=programmatic_launch, operator=operator, encoding=encoding,
+        variant=_c.encoded(variant), programmatic_launch=programmatic_launch, operator=operator, encoding=encoding, orderings=orderings,
+        inner=inner,
     )  # fmt: skip
 
 
@@ -138,7 +143,8 @@ class Plan:
         """Runs the plan and returns the result's array.
 
         Args:
-            x: PyTorch tensor, NumPy or CuPy array of `rows` rows of n elements at the plan's row stride.
+            x: PyTorch tensor, NumPy or CuPy array of `rows` rows of n elements at the plan's row stride; with `inner` one of shape
+                (..., n, *behind), behind together `inner` elements.
             out: the same for the result of an out-of-place plan; None: a new contiguous one (where the plan's rows
                 are contiguous). An in-place plan takes none.
             stream: a CUDA stream as an integer handle; None: the current one of x's library.
@@ -189,14 +195,15 @@ class Plan:
         if view is None:
             raise TypeError(f"fwht: {name} is a {type(x).__name__}, not a PyTorch tensor, NumPy or CuPy array")
         n, rows = self._problem.n, self._problem.rows
-        stride = _c.row_stride(view.shape, view.strides) if view.shape else None
+        shape, strides = self._in_blocks(view)
+        stride = _c.row_stride(shape, strides) if shape else None
         elements = 1
         for size in view.shape:
             elements *= size
         wanted = self._problem.in_stride if name == "x" else self._problem.out_stride
         fits = (
-            bool(view.shape) and view.shape[-1] == n and elements == n * rows and view.dtype == self._problem.dtype
-            and (rows == 0 or (stride is not None and (rows == 1 or stride == wanted)))
+            bool(shape) and shape[-1] == n * self._problem.inner and elements == n * rows and view.dtype == self._problem.dtype
+            and (rows == 0 or (stride is not None and (rows == self._problem.inner or stride == wanted)))
             and view.device in (self.device, _c.DEVICE_OF_POINTER if self.device >= 0 else _c.HOST)
         )  # fmt: skip
         if not fits:
@@ -205,6 +212,17 @@ class Plan:
                 f"{view.device}; the plan is {self.problem} with row stride {wanted} on device {self.device}"
             )
         return view, view.stream
+
+    def _in_blocks(self, view: array.View) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides with the n elements of a row and the `inner` ones between them as one dimension, where they are one."""
+        behind, axis = 1, len(view.shape) - 1
+        while axis > 0 and behind < self._problem.inner:
+            behind *= view.shape[axis]
+            axis -= 1
+        block = view._replace(shape=view.shape[axis:], strides=view.strides[axis:])
+        if self._problem.inner == 1 or behind != self._problem.inner or not operators._is_flat(block):
+            return view.shape, view.strides
+        return (*view.shape[:axis], behind * view.shape[axis]), (*view.strides[:axis], 1)
 
     def _scratch_view(self, scratch: Any) -> array.View:
         face = _tensors.face_of(scratch)
@@ -234,7 +252,7 @@ class Plan:
 def plan(
     n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = None,
     inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False, operator: str | None = None,
-    encoding: str | None = None, own_scratch: bool = True,
+    encoding: str | None = None, own_scratch: bool = True, ordering: str = "natural", input_ordering: str = "natural", inner: int = 1,
 ) -> Plan:  # fmt: skip
     """A plan of one's own: everything is decided here, and `Plan.execute` only launches.
 
@@ -242,7 +260,7 @@ def plan(
         n, rows: row length and number of rows.
         dtype: "float16", "bfloat16", "float32", "float64", "int32", "int64", or a dtype of PyTorch or NumPy.
         device: None (the first CUDA device, else the host), an ordinal, "cpu", "cuda:1" or a torch.device.
-        row_stride: elements between row starts of input and output; None: n.
+        row_stride: elements between row starts of input and output, with `inner` between blocks of so many rows; None: n inner.
         scale: as in `hadamard_transform`; None is 1/sqrt(n), integers need 1.
         inplace: the result replaces the input; codes never do.
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
@@ -251,14 +269,19 @@ def plan(
         encoding: as in `hadamard_quantize`: what that does, by `Plan.numerics` and `settings`. Such a plan
             is not executed.
         own_scratch: False: the plan allocates no `scratch_bytes`; every execution brings its own, and is refused without.
+        ordering, input_ordering: as in `hadamard_transform`, for a plan that is not in place.
+        inner: elements from one element of a row to the next, in a contiguous tensor the product of the dimensions behind the axis;
+            it divides `rows`.
 
     Raises: as `hadamard_transform`.
     """
     number = _device_number(device)
     return Plan(
-        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator, encoding), variant, number,
-        own_scratch,
-    )
+        _problem(
+            n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator, encoding, ordering, input_ordering, inner
+        ),
+        variant, number, own_scratch,
+    )  # fmt: skip
 
 
 class Support:
@@ -287,20 +310,15 @@ def supports(
 ) -> Support:  # fmt: skip
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
 
-    ordering, input_ordering: as in `hadamard_transform`. inner: elements between two neighbours of a row, in a contiguous tensor the
-    product of the dimensions behind the axis; it divides `rows`.
-
     Example:
         >>> fwht.supports(12, "float16", device="cpu").why_not
         'n=12 must be a power of two between 2 and 1073741824'
     """
     number = _device_number(device)
     try:
-        orderings = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
-        inner = _c.integer("inner", inner)
-        stride = row_stride if row_stride is not None else n * inner if inner > 1 else None
-        problem = _problem(n, rows, dtype, number, inplace, stride, 1.0, variant, False, operator, encoding)
-        problem.in_ordering, problem.out_ordering, problem.inner = *orderings, inner
+        problem = _problem(
+            n, rows, dtype, number, inplace, row_stride, 1.0, variant, False, operator, encoding, ordering, input_ordering, inner
+        )
     except (ValueError, TypeError) as error:
         return Support(str(error).removeprefix("fwht: "))
     status = _c.library.fwht_supports(problem, _c.encoded(variant), number)

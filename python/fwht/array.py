@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _c, _tensors
 
@@ -46,9 +46,17 @@ def _require_whole_elements(strides: tuple[int, ...], item: int) -> None:
         raise ValueError(f"fwht: strides {strides} bytes must be multiples of the element's {item} bytes")
 
 
+def require_unmasked(x: Any) -> None:
+    """Raises TypeError for an array whose mask would be lost."""
+    if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+        raise TypeError("fwht: a numpy.ma.MaskedArray would lose its mask; pass its filled(...)")
+
+
 def _numpy_view(x: Any) -> View:
     import numpy
 
+    if type(x) is not numpy.ndarray:
+        require_unmasked(x)
     name, item = dtype_name(x), x.dtype.itemsize
     _require_whole_elements(x.strides, item)
     return View(
@@ -88,7 +96,7 @@ def _cuda_view(x: Any) -> View:
 
 
 def view_of(x: Any) -> View | None:
-    """None for an object that shows no memory."""
+    """None for an object that shows no memory. Raises TypeError for a numpy.ndarray with a mask."""
     if "numpy" in sys.modules and isinstance(x, sys.modules["numpy"].ndarray):
         return _numpy_view(x)
     if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):  # shows the memory of its CUDA arrays, but owns it alone
@@ -134,6 +142,15 @@ def in_place_stride(view: View, name: str = "x") -> int:
             f"side and rows at one distance of at least n={view.shape[-1]} elements"
         )
     return stride or 0
+
+
+def require_apart(shape: Sequence[int], strides: Sequence[int], name: str) -> None:
+    """Raises ValueError for an array whose elements share memory, so that it cannot be written."""
+    reach = 0
+    for stride, size in sorted((abs(stride), size) for size, stride in zip(shape, strides) if size > 1):
+        if stride <= reach and 0 not in shape:
+            raise ValueError(f"fwht: {name} has strides {tuple(strides)} for shape {tuple(shape)}; to be written its elements must not share memory")
+        reach += stride * (size - 1)
 
 
 def run(x: View, out: View, scale: float | None, variant: str | None, copy: Callable[[], Any]) -> None:

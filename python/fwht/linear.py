@@ -402,6 +402,7 @@ def forward(x: Any, weights: Packed) -> Any:
 
     if not isinstance(x, numpy.ndarray):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+    array.require_unmasked(x)
     if not isinstance(weights.weights, numpy.ndarray):
         raise TypeError("fwht: x is a NumPy array, and the weights were packed from PyTorch tensors")
     packed = weights.weights if weights.weights.flags.c_contiguous else numpy.ascontiguousarray(weights.weights)

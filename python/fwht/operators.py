@@ -101,8 +101,15 @@ def beside(signs: Any, x: Any) -> Any:
 
 
 def pack_signs(signs: Iterable[Any]) -> Signs:
-    """Signs of a sequence of +1 and -1 (numbers, a NumPy array, a tensor). ValueError, with the place, for another value."""
-    values = [float(value) for value in (signs.tolist() if hasattr(signs, "tolist") else signs)]
+    """Signs of a sequence of +1 and -1 (numbers; a NumPy array or a tensor of shape (n,)).
+
+    Raises ValueError, with the place, for another value; TypeError for what is no sequence of numbers.
+    """
+    try:
+        values = [float(0.0 + value) for value in (signs.tolist() if hasattr(signs, "tolist") else signs)]
+    except (TypeError, ValueError):
+        shape = f" of shape {tuple(signs.shape)}" if hasattr(signs, "shape") else ""
+        raise TypeError(f"fwht: signs is a {type(signs).__name__}{shape}; it must be one sequence of +1 and -1") from None
     packed = bytearray(_bytes_for(len(values)))
     for i, value in enumerate(values):
         if value not in (1.0, -1.0):
@@ -113,15 +120,16 @@ def pack_signs(signs: Iterable[Any]) -> Signs:
 
 
 def random_signs(n: int, seed: int) -> Signs:
-    """n signs that depend on n and seed alone, the same on every machine and in every version.
+    """n signs that depend on n and seed alone, the same on every machine and in every version; 1 <= n <= 2^37.
 
     Sign i is bit i mod 32 of word (i // 32) mod 4 of Philox4x32-10 with the counter (i // 128, 0, 0, 0) and the key (seed mod
     2^32, seed // 2^32); 0 <= seed < 2^64. Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+
+    Raises ValueError for an n or a seed outside these limits, TypeError for what is no integer.
     """
-    if n < 1:
-        raise ValueError(f"fwht: n={n} must be at least 1")
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"fwht: seed={seed} must be at least 0 and below 2^64")
+    n, seed = _c.integer("n", n), _c.seed(seed)
+    if not 1 <= n <= 1 << 37:
+        raise ValueError(f"fwht: n={n} must be between 1 and {1 << 37}")
     words = (ctypes.c_uint32 * (_bytes_for(n) // 4))()
     if status := _c.library.fwht_random_signs(n, seed, words):
         _c.fail(status)

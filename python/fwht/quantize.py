@@ -70,6 +70,11 @@ class Layout(NamedTuple):
         return 0 if self.columns == 0 else 1 if self.whole_tensor else elements // self.token
 
     @property
+    def code_dtype(self) -> str:
+        """As PyTorch has it."""
+        return {"e4m3": "float8_e4m3fn", "int8": "int8"}.get(self.element, "uint8")
+
+    @property
     def scale_dtype(self) -> str:
         """As it lies in memory: e8m0 as its exponent byte, "packed" as four of them in an int32."""
         if self.layout == "packed":
@@ -92,12 +97,25 @@ def _up(value: int, multiple: int) -> int:
     return (value + multiple - 1) // multiple * multiple
 
 
-@functools.lru_cache(1024)
 def layout_of(encoding: str, n: int) -> Layout:
-    """What an encoding means for rows of n elements. Raises ValueError, with the form, for what is none or does not fit n."""
-    text = _c.text_for_c("encoding", encoding, _c.ENCODING_TEXT)
-    _c.integer("n", n)
+    """What an encoding means for rows of n elements.
 
+    Raises ValueError, with the form, for what is none or does not fit n; TypeError for what is no text or no integer.
+    """
+    return _known_layout(_c.text_for_c("encoding", encoding, _c.ENCODING_TEXT), _c.integer("n", n))
+
+
+def _known_layout(text: bytes, n: int) -> Layout:
+    """A constant for torch.compile, whose graphs would break where C is asked. Of a cache that cannot be said."""
+    return _layout_of(text, n)
+
+
+# What torch.compiler.assume_constant_result does, which imports the compiler for a second.
+_known_layout._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@functools.lru_cache(1024)
+def _layout_of(text: bytes, n: int) -> Layout:
     def ask(rows: int) -> dict[str, Any]:
         return json.loads(_c.answered(_c.library.fwht_encoding_info_json(text, n, rows)))
 
@@ -112,7 +130,7 @@ def layout_of(encoding: str, n: int) -> Layout:
 def hadamard_quantize(
     x: Any, encoding: str = "e4m3:row", scale: float | None = None, *, operator: str | None = None, signs: Any = None,
     dense: Any = None, transpose: bool = False, tensor_scale: Any = None, variant: str | None = None,
-    prologue: RmsNorm | Rope | None = None,
+    prologue: RmsNorm | Rope | None = None, out: tuple[Any, Any] | None = None,
 ) -> Encoded:  # fmt: skip
     """Codes and scales of scale * Op x[..., :], in one pass over x. The default scale is 1/sqrt(n): orthonormal.
 
@@ -129,8 +147,10 @@ def hadamard_quantize(
         variant: a name of `fwht.variants()`.
         prologue: what rows are put through first, with the bits of a kernel of its own in front: `RmsNorm`, `Rope`; signs come
             after it. On a GPU for the formats e4m3 and mxfp4. Positions on the host are checked, those on a device are not.
+        out: (codes, scales) to write, as an earlier call returned them: shape, dtype, device and strides count, and they share no
+            memory with x. Scales are None where the encoding has none.
 
-    Returns: `Encoded(codes, scales)`.
+    Returns: `Encoded(codes, scales)`; with out what that holds.
         codes: 8 bits: x's shape, torch.float8_e4m3fn or torch.int8. 4 bits: (..., n/2), torch.uint8, the even element in the low
             half.
         scales: a matrix with a row for each token (a row of x, unless the encoding says otherwise) and a column for each group:
@@ -143,7 +163,7 @@ def hadamard_quantize(
 
     Raises:
         ValueError: no such encoding, one that does not fit n or the number of rows, tensor_scale missing, given in vain, on another
-            device or of another dtype or size.
+            device or of another dtype or size; an out that is not as what would be returned.
         NotImplementedError: the variant does not write this encoding.
         RuntimeError: x requires grad while gradients are enabled. Others: as `fwht.operators.transform`.
 
@@ -152,15 +172,17 @@ def hadamard_quantize(
     packed = operators.beside(signs, x)
     tensor_scale = _number(tensor_scale, x)
     if face := _tensors.face_of(x):
-        codes, scales = face.quantize_rows(
-            x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant, asked_of(prologue)
-        )
+        asked = (x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant, asked_of(prologue))
+        codes, scales = face.quantize_rows(*asked) if out is None else face.quantize_to(out, *asked)
     else:
         import numpy
 
         _require_numpy(x)
         layout = checked(x.shape, encoding, tensor_scale)
         codes, scales = numpy_outputs(layout, x.shape)
+        if out is not None:
+            out = checked_out(out, layout, x, x.shape)
+            codes = out[0]
         if x.size == 0:
             scales[...] = 0  # a whole tensor has one for nothing, too
         x = _in_rows(x)
@@ -169,7 +191,42 @@ def hadamard_quantize(
         run(view, to, scales.ctypes.data if scales.size else None, scales.nbytes, layout.text, operator or "", packed, dense,
             scale, tensor_scale, transpose, variant, asked_of(prologue))  # fmt: skip
         scales = shaped(layout, x.shape, scales, numpy.lib.stride_tricks.as_strided)
+        if out is not None and out[1] is not None:
+            out[1][...] = scales
+            scales = out[1]
     return Encoded(codes, None if scales.shape == (0,) else scales)
+
+
+def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Codes and scales that a caller gave, which must be as new ones beside x would be for rows of this shape."""
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise TypeError(f"fwht: out is a {type(out).__name__}; it must be (codes, scales)")
+    codes, scales = out
+    if layout.columns == 0 and scales is not None:
+        raise ValueError(f"fwht: out has scales, but encoding {layout.text} has none")
+    rows, columns, side_by_side = layout.storage(_elements(shape)) if layout.columns else (0, 0, True)
+    matrix: tuple[int, ...] = (rows, columns) if side_by_side else (layout.rows(_elements(shape)), columns)
+    if layout.layout == "row_major" and not layout.whole_tensor and layout.token == shape[-1]:
+        matrix = (*shape[:-1], columns)
+    face = _tensors.face_of(x)
+    wanted = [("codes", codes, code_shape(layout, shape), layout.code_dtype, True)]
+    if layout.columns:
+        wanted.append(("scales", scales, matrix, layout.scale_dtype, side_by_side))
+    for name, given, size, dtype, contiguous in wanted:
+        view = array.view_of(given) if face is None else None
+        if face and _tensors.face_of(given):
+            view = face.described(given)._replace(strides=tuple(given.stride()), writable=given.device == x.device)
+        if view is None or (face is None and view.device != _c.HOST):
+            raise TypeError(f"fwht: {name} of out are a {type(given).__module__}.{type(given).__qualname__}; x is a {type(x).__module__}.{type(x).__qualname__}")
+        if face is None and dtype.startswith("float8"):
+            dtype = "uint8"
+        lies = operators._is_flat(view) if contiguous else all(n == 1 or s == want for n, s, want in zip(view.shape, view.strides, (1, rows)))
+        if view.shape != size or view.dtype_name.removeprefix("torch.") != dtype or not view.writable or not (lies or 0 in size):
+            raise ValueError(
+                f"fwht: {name} of out have shape {view.shape}, strides {view.strides} and dtype {view.dtype_name}; as new ones they have "
+                f"shape {size}, {'contiguous' if contiguous else f'strides {(1, rows)}'}, and dtype {dtype}, on x's device where they can be written"
+            )
+    return codes, scales
 
 
 def into_cache(
@@ -209,7 +266,9 @@ def asked_of(prologue: RmsNorm | Rope | None) -> tuple[str | None, Any, float, A
     if prologue is None:
         return NO_PROLOGUE
     if isinstance(prologue, RmsNorm):
-        return "rms", prologue.weight, float(prologue.epsilon), None, None
+        if (epsilon := _c.checked_scale(prologue.epsilon, "epsilon")) is None:
+            raise TypeError("fwht: epsilon=None must be a number")
+        return "rms", prologue.weight, epsilon, None, None
     if not isinstance(prologue, Rope):
         raise TypeError(f"fwht: prologue is a {type(prologue).__name__}; it must be an RmsNorm, a Rope or None")
     if not hasattr(prologue.cos_sin, "shape"):
@@ -225,6 +284,7 @@ def _require_numpy(x: Any) -> None:
 
     if not isinstance(x, numpy.ndarray):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+    array.require_unmasked(x)
 
 
 def _in_rows(x: Any) -> Any:
@@ -248,7 +308,9 @@ def _pages(layout: Layout, codes: array.View, slots: Any) -> str:
     return f"page{shape[1]}x{shape[0]}"
 
 
-def quantize(x: Any, encoding: str, *, tensor_scale: Any = None, variant: str | None = None) -> Encoded:
+def quantize(
+    x: Any, encoding: str, *, tensor_scale: Any = None, variant: str | None = None, out: tuple[Any, Any] | None = None
+) -> Encoded:
     """Codes and scales of x itself: the quantizer of `hadamard_quantize` without a transform.
 
     Arguments, results and errors as there. The transform is H_1 of every element, so that each variant that offers it writes
@@ -259,6 +321,12 @@ def quantize(x: Any, encoding: str, *, tensor_scale: Any = None, variant: str | 
     shape, tensor_scale = tuple(x.shape), _number(tensor_scale, x)
     layout = checked(shape, encoding, tensor_scale)
     text = _by_elements(layout, encoding, shape[-1])
+    if out is not None:
+        codes, scales = checked_out(out, layout, x, shape)
+        is_matrix = scales is None or layout.layout != "row_major" or layout.whole_tensor
+        flat = codes.reshape(-1, 1), scales if is_matrix else scales.reshape(-1, layout.columns)
+        hadamard_quantize(x.reshape(-1, 1), text, 1.0, tensor_scale=tensor_scale, variant=variant, out=flat)
+        return Encoded(codes, scales)
     codes, scales = hadamard_quantize(x.reshape(-1, 1), text, 1.0, tensor_scale=tensor_scale, variant=variant)
     codes = codes.reshape(code_shape(layout, shape))
     if scales is not None and layout.layout == "row_major" and not layout.whole_tensor:
@@ -423,20 +491,33 @@ _SLICE = 1 << 24  # elements that `dequantize` works on at once: bounds its memo
 def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = None, dtype: Any = None) -> Any:
     """The numbers that codes and scales stand for, in float32 or `dtype`: codes times scales in float32, rounded once.
 
-    Needs PyTorch, and takes its tensors. For "nvfp4" divided by tensor_scale; the one scale of "vllm_static" is tensor_scale.
-    Beside the result it takes memory for 2^24 elements.
+    Needs PyTorch, and takes its tensors. Beside the result it takes memory for 2^24 elements.
+
+    Args:
+        codes, scales: as `hadamard_quantize` and `quantize` return them for `encoding`, on one device. Scales that are row-major may
+            have other dimensions in front of the columns.
+        tensor_scale: what the codes were made with: for "nvfp4" results are divided by it, the one scale of "vllm_static" is it.
+        dtype: of the result; None: float32.
+
+    Returns: (..., n), for codes of shape (..., n) or, of 4 bits, (..., n/2).
+
+    Raises:
+        ValueError: no such encoding; codes or scales of another dtype or shape than it has, no whole tokens, scales on another
+            device; tensor_scale missing, in vain or not positive.
+        TypeError: codes or scales that are no tensors.
     """
     import torch
 
+    if not isinstance(codes, torch.Tensor):
+        raise TypeError(f"fwht: codes are a {type(codes).__module__}.{type(codes).__qualname__}; they must be a PyTorch tensor")
     tensor_scale = _number(tensor_scale, codes)
     bits = 4 if codes.dtype is torch.uint8 else 8
-    layout = layout_of(encoding, codes.shape[-1] * 8 // bits)
-    if layout.code_bits != bits:
-        raise ValueError(f"fwht: codes are {codes.dtype}, but encoding {encoding} has codes of {layout.code_bits} bits")
-    shape = (*codes.shape[:-1], codes.shape[-1] * 8 // bits)
-    if layout.needs_tensor_scale and tensor_scale is None:
-        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number or a tensor")
+    shape = (*codes.shape[:-1], codes.shape[-1] * 8 // bits) if codes.dim() else ()
+    layout = checked(shape, encoding, tensor_scale)
+    if codes.dtype is not getattr(torch, layout.code_dtype):
+        raise ValueError(f"fwht: codes are {codes.dtype}, but encoding {encoding} has codes of {layout.code_bits} bits in {layout.code_dtype}")
     elements = _elements(shape)
+    _check_scales(scales, layout, encoding, elements, codes.device)
     result = torch.empty(shape, dtype=dtype or torch.float32, device=codes.device)
     if elements == 0:
         return result
@@ -456,6 +537,32 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
     return result
 
 
+def _check_scales(scales: Any, layout: Layout, encoding: str, elements: int, device: Any) -> None:
+    import torch
+
+    if not layout.whole_tensor and elements % layout.token:
+        raise ValueError(f"fwht: codes of {elements} elements are no whole tokens of {layout.token} elements, as encoding {encoding} has them")
+    if layout.columns == 0:
+        if scales is not None and tuple(scales.shape) != (0,):
+            raise ValueError(f"fwht: scales are given, but encoding {encoding} has none")
+        return
+    if not isinstance(scales, torch.Tensor):
+        raise TypeError(f"fwht: scales are a {type(scales).__module__}.{type(scales).__qualname__}; they must be a PyTorch tensor")
+    rows, columns, side_by_side = layout.storage(elements)
+    if side_by_side:
+        fits = scales.numel() == rows * columns and (columns == 1 or scales.shape[-1] == columns)
+    else:
+        rows = layout.rows(elements)
+        fits = tuple(scales.shape) == (rows, columns)
+    if not fits or scales.dtype is not getattr(torch, layout.scale_dtype):
+        raise ValueError(
+            f"fwht: scales are {scales.dtype} of shape {tuple(scales.shape)}; for {elements} elements encoding {encoding} has "
+            f"{layout.scale_dtype} of shape {(rows, columns)}"
+        )
+    if scales.device != device:
+        raise ValueError(f"fwht: scales are on {scales.device}, codes are on {device}")
+
+
 def round_trip(
     x: Any, encoding: str, *, rotate: bool = False, operator: str | None = None, signs: Any = None, dense: Any = None,
     tensor_scale: Any = None, variant: str | None = None,
@@ -463,7 +570,8 @@ def round_trip(
     """What x becomes by quantization: `quantize` and `dequantize`, in x's shape and dtype. Needs a PyTorch tensor.
 
     With rotate=True the codes are those of the orthonormal transform of x, and so is the result. tensor_scale: for "nvfp4"
-    None takes 448 * 6 / the largest element, on x's device. Others, and errors: as `hadamard_quantize`.
+    None takes 448 * 6 / the largest element, on x's device (on the CPU by reading it, which breaks a compiled graph). Others, and
+    errors: as `hadamard_quantize`.
     """
     import torch
 
@@ -472,8 +580,9 @@ def round_trip(
     if not rotate and (operator is not None or signs is not None or dense is not None):
         raise ValueError("fwht: operator, signs and dense are given, but rotate is False")
     tensor_scale = _number(tensor_scale, x)
-    layout = checked(tuple(x.shape), encoding, 1.0 if tensor_scale is None and encoding.startswith("nvfp4") else tensor_scale)
-    if layout.element == "e2m1" and layout.needs_tensor_scale and tensor_scale is None:
+    is_made = tensor_scale is None and isinstance(encoding, str) and encoding.startswith("nvfp4")
+    layout = checked(tuple(x.shape), encoding, 1.0 if is_made else tensor_scale)
+    if is_made:
         y = operators.transform(x, operator, signs=signs, dense=dense) if rotate else x
         if not x.numel():
             tensor_scale = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._torch.calls import DTYPES, forget, kept_beside, view_of
+from ._torch.calls import DTYPES, described, forget, kept_beside, view_of
 from ._torch.convolutions import convolve, convolves
 from ._torch.eager import (
     arranged,
@@ -15,6 +15,7 @@ from ._torch.eager import (
     mark_written,
     quantize_into,
     quantize_rows,
+    quantize_to,
     transform,
     transform_by_operator,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "check_not_differentiated",
     "convolve",
     "convolves",
+    "described",
     "forget",
     "functional",
     "kept_beside",
@@ -35,6 +37,7 @@ __all__ = [
     "mark_written",
     "quantize_into",
     "quantize_rows",
+    "quantize_to",
     "rounded",
     "rounded_to_codes",
     "signs_on",

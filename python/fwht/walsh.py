@@ -52,6 +52,13 @@ def _view(x: Any, name: str = "x") -> array.View:
     return view
 
 
+def _described(x: Any, name: str = "x") -> array.View:
+    """Shape, dtype and device, which a tensor has where it has no address: inside torch.func and torch.compile."""
+    face = _tensors.face_of(x)
+    view: array.View = face.described(x) if face else _view(x, name)
+    return view
+
+
 def _dtype_name(view: array.View) -> str:
     return view.dtype_name.removeprefix("torch.")
 
@@ -72,7 +79,7 @@ def checked_transform(x: Any, *, variant: str | None = None) -> Any:
     """`hadamard_transform(x, 1)` of integers, whose results all fit x's dtype.
 
     Where n max |x| is small enough, this costs one look at x; else one or two more transforms, of wider or split numbers. It waits
-    for the device.
+    for the device. So torch.func.vmap refuses it, and torch.compile breaks its graph here.
 
     Args:
         x: int32 or int64, shape (..., n), as `hadamard_transform` takes it. int32 is judged by an int64 transform.
@@ -91,7 +98,7 @@ def checked_transform(x: Any, *, variant: str | None = None) -> Any:
         ...
         OverflowError: fwht: 1 of 2 sums do not fit int32, max |x| is 1073741824 and n=2
     """
-    view = _view(x)
+    view = _described(x)
     dtype = _dtype_name(view)
     bits = _BITS.get(dtype)
     if bits is None:
@@ -138,7 +145,7 @@ def _contiguous(x: Any) -> Any:
 
 
 def _host_or_tensor(x: Any, name: str) -> array.View:
-    view = _view(x, name)
+    view = _described(x, name)
     if view.device != _c.HOST and not _tensors.face_of(x):
         raise TypeError(f"fwht: {name} is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
     return view
@@ -163,7 +170,7 @@ class _Functions(NamedTuple):
 
 def _functions(f: Any, form: str) -> _Functions:
     view = _host_or_tensor(f, "f")
-    if form not in FORMS:
+    if not isinstance(form, str) or form not in FORMS:
         raise ValueError(f"fwht: form={form!r} must be one of {', '.join(FORMS)}")
     if _dtype_name(view) not in FORMS[form]:
         raise TypeError(f"fwht: dtype {view.dtype_name} must be {' or '.join(FORMS[form])} for the form {form}")
@@ -195,8 +202,9 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
     Returns: int32 (..., 2^k), of f's library and device.
 
     Raises:
-        ValueError: an unknown form, a length that is none, a value that is not of the form, with its place.
+        ValueError: an unknown form or variant, a length that is none, a value that is not of the form, with its place.
         TypeError: a dtype that is not of the form.
+        NotImplementedError: a variant that works on the other kind of memory.
 
     Example:
         >>> import numpy, fwht
@@ -206,7 +214,11 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
     given = _functions(f, form)
     if given.on_device and variant is not None:
         return _transform(_checked_signs(f, form), 1, variant)
-    _c.encoded(variant)
+    if variant is not None:  # on the host there is one way, but a name is looked up all the same
+        name = _c.encoded(variant)
+        asked = _c.make_problem((given.functions, given.n), _c.I32, "int32", 1, in_place=False, device=_c.HOST, variant=name)
+        if status := _c.library.fwht_supports(asked, name, _c.HOST):
+            _c.fail(status)
     w = _like(f, (*given.view.shape[:-1], given.n), "int32")
     if given.on_device:
         f = _values_on_device(f, form)
@@ -395,7 +407,8 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
         variant: as in `hadamard_transform`. None for CUDA tensors: the product is taken inside the passes, so that neither spectrum
             is stored; by a variant three transforms and a product follow each other.
 
-    Returns: a new array like a; differentiable in PyTorch.
+    Returns: a new array like a; differentiable in PyTorch, by torch.func too. torch.compile traces it for floats; where it looks at
+    integers, it breaks its graph.
 
     Raises: TypeError, ValueError; OverflowError for integers that may wrap.
 
@@ -448,7 +461,7 @@ def rounds(x: Any, signs: Sequence[operators.Signs], *, transpose: bool = False,
             12, 20, 28 or 36 and j at least 3), up to 8 rounds: one kernel does all of them and rounds once to x's dtype. Else each
             round is a transform, and rounds.
 
-    Returns: a new array like x. Differentiable in PyTorch.
+    Returns: a new array like x. Differentiable in PyTorch, by torch.func too; torch.compile traces it round by round.
 
     Raises: as `operators.transform`; TypeError, ValueError for signs that do not fit.
 
@@ -480,7 +493,8 @@ def rounds_to_codes(x: Any, signs: Sequence[operators.Signs], bits: int) -> tupl
             half, scale a / 7. These are what `quantize.hadamard_quantize` writes for "int8:row" and "int4:row". 1: eight a byte, the
             first in the lowest bit, set where y < 0; the scale is the mean of |y|, with which scale and -scale are nearest to y.
 
-    Returns: codes, int8 (..., n) or uint8 (..., n bits / 8), and float32 scales (...), of x's library and device. Not differentiable.
+    Returns: codes, int8 (..., n) or uint8 (..., n bits / 8), and float32 scales (...), of x's library and device. Not differentiable;
+    torch.func.vmap refuses it, and torch.compile breaks its graph here.
 
     Raises: TypeError, ValueError.
 
@@ -511,6 +525,8 @@ def rounds_to_codes(x: Any, signs: Sequence[operators.Signs], bits: int) -> tupl
 
 
 def _checked_rounds(view: array.View, signs: Sequence[operators.Signs]) -> int:
+    if not hasattr(signs, "__len__"):
+        raise TypeError(f"fwht: signs is a {type(signs).__name__}; it must be a sequence of what operators.random_signs or pack_signs make")
     if not len(signs):
         raise ValueError("fwht: signs must have at least one element, the signs of the first round")
     n = view.shape[-1] if view.shape else 0
@@ -527,7 +543,7 @@ def _checked_rounds(view: array.View, signs: Sequence[operators.Signs]) -> int:
 def _kernel_of_rounds(x: Any, n: int, signs: Sequence[operators.Signs], variant: str | None) -> Any:
     """The face of a tensor whose rounds one kernel does, or None."""
     face = _tensors.face_of(x)
-    if not face or variant is not None or _view(x).device == _c.HOST or not face.convolves(x, x):
+    if not face or variant is not None or not x.is_cuda or not face.convolves(x, x):
         return None
     return face if x.dtype in face.DTYPES and _fit_one_kernel(face.DTYPES[x.dtype], n, len(signs)) else None
 
@@ -555,7 +571,8 @@ class Sketch:
 
     Calls: `sketch(x)`, x (..., length) in float32 or float64, gives (..., rows); `sketch.transpose(y)` gives (..., length).
     `variant` is as in `hadamard_transform`. None for CUDA tensors: signs and zeros are part of the first loads, chosen rows of the last
-    stores, without a padded copy of x. Differentiable in PyTorch. Source: Tropp, Improved analysis of the subsampled randomized Hadamard transform (2011).
+    stores, without a padded copy of x. Differentiable in PyTorch, by torch.func too; torch.compile traces the calls of a sketch that was
+    made outside. Source: Tropp, Improved analysis of the subsampled randomized Hadamard transform (2011).
 
     Example:
         >>> import numpy, fwht
@@ -564,23 +581,21 @@ class Sketch:
     """
 
     def __init__(self, length: int, rows: int, seed: int):
-        self.length, self.rows, self.seed = _c.integer("length", length), _c.integer("rows", rows), seed
+        self.length, self.rows, self.seed = _c.integer("length", length), _c.integer("rows", rows), _c.seed(seed)
         if not 1 <= self.length <= 1 << 30:
             raise ValueError(f"fwht: length={length} must be between 1 and {1 << 30}")
         self.padded = max(2, 1 << (self.length - 1).bit_length())
         if not 1 <= self.rows <= self.padded:
             raise ValueError(f"fwht: rows={rows} must be between 1 and {self.padded}, the padded length")
-        if not isinstance(seed, int) or not 0 <= seed < 2**64:
-            raise ValueError(f"fwht: seed={seed!r} must be an integer from 0 to 2^64 - 1")
         words = (ctypes.c_uint32 * ((self.padded + 31) // 32))()
         kept = (ctypes.c_int64 * self.rows)()
         for status in (
-            _c.library.fwht_random_signs(self.padded, seed, words),
-            _c.library.fwht_random_rows(self.padded, self.rows, seed, kept),
+            _c.library.fwht_random_signs(self.padded, self.seed, words),
+            _c.library.fwht_random_rows(self.padded, self.rows, self.seed, kept),
         ):
             if status:
                 _c.fail(status)
-        self.signs, self._kept = operators.Signs(bytes(words), self.padded), kept
+        self.signs, self._kept = operators.Signs(bytes(words), self.padded), bytes(kept)  # of int64
         self._on: dict[Any, Any] = {}
         self._tables: dict[Any, Any] = {}
 
@@ -592,13 +607,14 @@ class Sketch:
             import numpy
 
             bits = numpy.unpackbits(self.signs.on(x), bitorder="little")[: self.length]
-            self._on[x.dtype] = 1 - 2 * bits.astype(x.dtype), numpy.array(self._kept)
+            self._on[x.dtype] = 1 - 2 * bits.astype(x.dtype), numpy.frombuffer(self._kept, numpy.int64)
         return self._on[x.dtype]
 
     def _tensors_of(self, x: Any) -> tuple[Any, Any]:
         torch = sys.modules["torch"]
         bits = self.signs.on(x)[:, None] >> torch.arange(8, dtype=torch.uint8, device=x.device) & 1
-        return 1 - 2 * bits.flatten()[: self.length].to(x.dtype), torch.tensor(list(self._kept), device=x.device)
+        kept = torch.tensor(list(self._kept), dtype=torch.uint8, device=x.device).view(torch.int64)
+        return 1 - 2 * bits.flatten()[: self.length].to(x.dtype), kept
 
     def _table(self, x: Any) -> Any:
         """`fwht_sketch_table` beside a tensor: made at the first call, which waits for the device and may not be captured."""
@@ -607,7 +623,7 @@ class Sketch:
 
     def _in_passes(self, x: Any, variant: str | None) -> bool:
         face = _tensors.face_of(x)
-        return bool(face and variant is None and _view(x).device != _c.HOST and face.convolves(x, x))
+        return bool(face and variant is None and x.is_cuda and face.convolves(x, x))
 
     def _check(self, x: Any, wanted: int) -> None:
         view = _host_or_tensor(x, "x")
@@ -643,6 +659,9 @@ class Sketch:
             spread = numpy.zeros((*y.shape[:-1], self.padded), y.dtype)
             spread[..., kept] = y
         return _transform(spread, self.rows**-0.5, variant)[..., : self.length] * signs
+
+    def __reduce__(self) -> Any:  # of copy and pickle
+        return type(self), (self.length, self.rows, self.seed)
 
     def __repr__(self) -> str:
         return f"fwht.walsh.Sketch({self.length}, {self.rows}, seed={self.seed})"

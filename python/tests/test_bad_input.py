@@ -68,6 +68,9 @@ TABLE = [
     # spectra, convolutions, sketches
     (ValueError, "element 0 is 0, but the form signs has 1 and -1; 0 and 1 are the form bits", [lambda a: W.spectrum(a((8,), "int8"), "signs")]),
     (ValueError, "form='truth' must be one of packed, bits, signs", [lambda a: W.spectrum(a((8,), "int8"), "truth")]),
+    (ValueError, "form=.'bits'. must be one of packed, bits, signs", [lambda a: W.spectrum(a((8,), "int8"), ["bits"])]),
+    (ValueError, "unknown variant 'no_such_variant'", [lambda a: W.spectrum(a((8,), "bool"), "bits", variant="no_such_variant")]),
+    (NotImplementedError, "passes works on device memory", [lambda a: W.spectrum(a((8,), "bool"), "bits", variant="passes")]),
     (TypeError, "float32 must be bool or uint8 or int8 for the form bits", [lambda a: W.spectrum(a((8,)), "bits")]),
     (TypeError, "bool must be int8 for the form signs", [lambda a: W.spectrum(a((8,), "bool"), "signs")]),
     (ValueError, "6 values of a function; there must be 2.k, k from 1 to 30", [lambda a: W.spectrum(a((2, 6), "bool"), "bits")]),
@@ -80,15 +83,25 @@ TABLE = [
     (ValueError, "n=6 must be a power of two", [lambda a: W.autocorrelation(a((6,)))]),
     (ValueError, "n=6 is no power of two times", [lambda a: W.rounds(a((6,)), [operators.random_signs(6, 1)])]),
     (ValueError, "signs must have at least one element", [lambda a: W.rounds(a(), [])]),
+    (TypeError, "signs is a generator; it must be a sequence", [lambda a: W.rounds(a((3, 64)), (operators.random_signs(64, i) for i in range(3)))]),
     (TypeError, "signs has a int", [lambda a: W.rounds(a(), [1])]),
     (ValueError, "16 signs do not fit n=64", [lambda a: W.rounds(a((3, 64)), [operators.random_signs(16, 1)])]),
     (ValueError, "length=0 must be between 1 and", [lambda a: W.Sketch(0, 1, 1)]),
     (ValueError, "rows=9 must be between 1 and 8, the padded length", [lambda a: W.Sketch(7, 9, 1)]),
-    (ValueError, "seed=-1 must be an integer", [lambda a: W.Sketch(7, 3, -1)]),
+    (ValueError, "seed=-1 must be an integer from 0 to 2.64 - 1", [lambda a: W.Sketch(7, 3, -1), lambda a: operators.random_signs(4, -1)]),
+    (TypeError, "seed=1.5 must be an integer", [lambda a: W.Sketch(7, 3, 1.5), lambda a: operators.random_signs(4, 1.5)]),
+    (TypeError, "n=4.0 must be an integer", [lambda a: operators.random_signs(4.0, 1)]),
+    (ValueError, f"n={2**45} must be between 1 and {2**37}", [lambda a: operators.random_signs(2**45, 1)]),
+    (TypeError, "signs is a str; it must be one sequence", [lambda a: operators.pack_signs("abc")]),
+    (TypeError, r"signs is a .* of shape \(2, 2\); it must be one sequence", [lambda a: operators.pack_signs(a((2, 2)))]),
     (ValueError, "its last dimension must be 7", [lambda a: W.Sketch(7, 3, 1)(a()), lambda a: W.Sketch(30, 7, 1).transpose(a())]),
     (TypeError, "must be float32 or float64 for sketches", [lambda a: W.Sketch(8, 3, 1)(a((8,), "float16"))]),
     # orderings, axes
     (ValueError, "ordering='walsh' must be one of natural, dyadic, sequency", [lambda a: T(a(), ordering="walsh"), lambda a: T(a(), input_ordering="walsh")]),
+    (ValueError, "ordering=.'dyadic'. must be one of natural", [lambda a: T(a(), ordering=["dyadic"])]),
+    (ValueError, "strides .* elements must not share memory", [lambda a, s=s, o=o: T(a((8, 8)), out=a.strided((8, 8), s), **o)
+     for s in ((1, 1), (4, 1)) for o in ({"axis": 0}, {"ordering": "dyadic"})]),
+    (TypeError, r"axis=array\(\[0, 1\]\) must be an integer", [lambda a, f=f: f(a((8, 8)), axis=np.array([0, 1])) for f in (T, T_)]),
     (ValueError, "n8.*sequency ordering of the (in|out)put permutes a row", [lambda a: T(a(), ordering="sequency", inplace=True), lambda a: T(a(), input_ordering="sequency", inplace=True)]),
     (ValueError, "n=3 must be a power of two", [lambda a: T(a(), axis=0), lambda a: T(a(), axis=(1, 0)), lambda a: T_(a(), axis=0)]),
     (ValueError, "axis=2 must be between -2 and 1 for x of 2 dimensions", [lambda a: T(a(), axis=2), lambda a: T(a(), axis=(0, 2)), lambda a: T_(a(), axis=2)]),
@@ -130,6 +143,8 @@ TABLE = [
     (ValueError, "encoding 'e4m4:row'", [lambda a: Q(a((3, 64)), "e4m4:row")]),
     (ValueError, "the form is e4m3:row", [lambda a: Q(a((3, 64)), "")]),
     (TypeError, "encoding=8 must be a text", [lambda a: Q(a((3, 64)), 8)]),
+    (TypeError, "encoding=.'e4m3:row'. must be a text", [lambda a: Q(a((3, 64)), ["e4m3:row"])]),
+    (TypeError, "epsilon='a' must be a number", [lambda a: Q(a((3, 64)), prologue=fwht.quantize.RmsNorm(a((64,)), "a"))]),
     (ValueError, "group=48", [lambda a: Q(a((3, 64)), "e4m3:48")]),
     (ValueError, "group=4611686018427387904 must be between", [lambda a: Q(a((3, 64)), f"int8:{2**62}")]),
     (ValueError, "512", [lambda a: Q(a((3, 128)), "e4m3:row,t512")]),
@@ -146,7 +161,7 @@ TABLE = [
     (TypeError, "list", [lambda a: plan().execute([1.0] * 8)]),
     (TypeError, "cannot be copied or pickled", [lambda a, f=f: f(plan()) for f in (copy.copy, copy.deepcopy, pickle.dumps)]),
     (ValueError, FITS, [lambda a: plan(8, 2**64 + 3), lambda a: plan(2**64 + 8), lambda a: plan(row_stride=2**64 + 8), lambda a: operators.operator_for(2**70 + 8)]),
-    (ValueError, "device=4294967295 must fit 32 bits", [lambda a: fwht.plan(8, 3, "float32", device=2**32 - 1)]),
+    (ValueError, "device=4294967295 must fit 32 bits", [lambda a, d=d: fwht.plan(8, 3, "float32", device=d) for d in (2**32 - 1, "cuda:4294967295")]),
     (ValueError, "exceeds the limit", [lambda a: plan(8, 2**62), lambda a: plan(8, 2**40, row_stride=2**40)]),
     (TypeError, "rows=1.5 must be an integer", [lambda a: plan(8, 1.5)]),
 ]  # fmt: skip
@@ -193,6 +208,13 @@ def test_what_is_no_array(x):
             T(np.zeros((3, 8), "float32"), out=x)
 
 
+def test_masks_are_not_lost():
+    x = np.ma.masked_array(np.zeros((4, 64), "float32"))
+    for call in (T, T_, OP, Q, lambda x: T(x, axis=0), lambda x: Q(x.T[:4, :4]), lambda x: T(np.zeros((4, 64), "float32"), out=x), W.autocorrelation, plan(64, 4).execute):
+        with pytest.raises(TypeError, match="a numpy.ma.MaskedArray would lose its mask"):
+            call(x)
+
+
 def test_a_byte_order_of_another_machine():
     with pytest.raises(TypeError, match=">f4"):
         T(np.zeros((3, 8), ">f4"))
@@ -221,7 +243,8 @@ def test_cuda_arrays_of_an_unknown_library():
 
 @needs_torch
 def test_storages_that_were_freed():
-    for call in (T, T_, OP, lambda x: OP(x, inplace=True), Q, lambda x: T(torch.ones(4, 8), out=x), plan(8, 4).execute, lambda x: OP(torch.ones(4, 8), out=x)):
+    for call in (T, T_, OP, lambda x: OP(x, inplace=True), Q, lambda x: T(torch.ones(4, 8), out=x), plan(8, 4).execute, lambda x: OP(torch.ones(4, 8), out=x),
+                 lambda x: T(x, axis=0), lambda x: T_(x, axis=0), lambda x: T(torch.ones(4, 8), out=x, ordering="dyadic")):  # fmt: skip
         call(torch.ones(4, 8))  # so that one way is prepared
         x = torch.ones(4, 8)
         x.untyped_storage().resize_(0)

@@ -118,6 +118,8 @@ def test_16_bit_data_of_the_special_kernels(device, dtype):
 def test_no_row_and_no_element():
     assert compat.hadamard_transform_20N(torch.empty(0, 80)).shape == (0, 80)
     for function in (compat.hadamard_transform, compat.hadamard_transform_28N):
+        with pytest.raises(TypeError, match="x is a numpy.ndarray; it must be a PyTorch tensor"):
+            function(np.ones((3, 8), "float32"))
         for shape in ((), (3, 0)):
             with pytest.raises(ValueError, match="at least one element"):
                 function(torch.ones(shape))

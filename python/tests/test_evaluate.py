@@ -1,7 +1,9 @@
 """A model end to end: rotations keep its function, the demo shows the known effects, bad input is one sentence, runs resume."""
 
+import copy
 import functools
 import json
+import os
 import re
 import shutil
 import sys
@@ -81,6 +83,8 @@ def test_a_rotated_model_is_not_the_same_in_a_format():
     ("call", "sentence"),
     [
         (lambda: rotate.Rotation.parse("R5"), "no rotation 'R5'"),
+        (lambda: rotate.Rotation.parse("R1", 1 << 63), "seed=9223372036854775808 must be an integer from 0 to 2.63 - 1"),
+        (lambda: rotate.Rotation.parse("R1", -1), "seed=-1 must be an integer"),
         (lambda: schemes.named("kv5"), "no scheme 'kv5'"),
         (lambda: fwht.evaluate.rotate_model(model_of("llama", intermediate_size=2 * 1013), "R4"), "R4 rotates rows of intermediate_size"),
         (lambda: fwht.evaluate.rotate_model(model_of("llama", head_dim=24), "R2"), "these have 24"),
@@ -100,6 +104,12 @@ def test_another_family_is_refused_and_nothing_changed():
     with pytest.raises(ValueError, match="'gpt2'"):
         fwht.evaluate.rotate_model(model)
     assert all(a.equal(b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_what_is_no_such_model():
+    for model, words in (("tiny", "model is a builtins.str"), (torch.nn.Linear(2, 2), "Linear"), (model_of("llama").model, "LlamaModel, which has no")):
+        with pytest.raises(TypeError, match=words):
+            fwht.evaluate.rotate_model(model)
 
 
 def test_texts_that_do_not_fit():
@@ -164,6 +174,8 @@ def test_a_run_goes_on_where_it_was(demo, capsys):
         (["x", "--text", "y", "--length", "2"], "'2' is no number of at least 3"),
         (["--demo", "--batch", "0"], "'0' is no number of at least 1"),
         (["--demo", "--tokens", "-5"], "'-5' is no number of at least 1"),
+        (["--demo", "--seed", "-1"], "'-1' is no number of at least 0"),
+        (["--demo", "--seed", str(1 << 63)], "'9223372036854775808' must be below 2^63"),
     ],
 )
 def test_bad_arguments(arguments, sentence, capsys):
@@ -185,6 +197,14 @@ def _config(**changes):
     return lambda folder: (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | changes))
 
 
+def _evaluation(text):
+    def spoil(folder):
+        (folder.parent / "out").mkdir()
+        (folder.parent / "out" / "evaluation.json").write_text(text)
+
+    return spoil
+
+
 def _tokenizer_of_many(folder):
     described = json.loads((folder / "tokenizer.json").read_text())
     words = described["model"]["vocab"]
@@ -200,16 +220,25 @@ def _tokenizer_of_many(folder):
         (_config(model_type="gpt2"), [], "models of the family 'gpt2' are not offered; llama, mistral, qwen2, qwen3 are"),
         (_config(model_type="gemma2"), [], "models of the family 'gemma2' are not offered"),
         (lambda folder: (folder.parent / "text").write_text("too short"), [], "the text has [0-9]+ tokens and 256 are asked for; one block takes 64"),
-        (lambda folder: (folder.parent / "text").write_bytes(b"\xff\xfe\x00"), [], "can't decode byte 0xff"),
+        (lambda folder: (folder.parent / "text").write_bytes(b"\xff\xfe\x00"), [], "text is no UTF-8 text: .* can't decode byte 0xff"),
         (lambda folder: (folder.parent / "text").unlink(), [], "No such file"),
         (_tokenizer_of_many, [], "the tokenizer gives token [0-9]+, but the model has a vocabulary of 1024"),
         (lambda folder: (folder / "tokenizer.json").unlink(), [], "tokenizer"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 100), [], "header"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 100), [], "the weights in .*tiny cannot be read: .*header"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 5000), [], "the weights in .*tiny cannot be read"),
         (lambda folder: (folder / "model.safetensors").unlink(), [], "model.safetensors"),
         (lambda folder: None, ["--formats", "kv5"], "no scheme 'kv5'"),
+        (lambda folder: None, ["--formats", ""], "no scheme ''"),
+        (lambda folder: None, ["--formats", "kv4,"], "no scheme ''"),
+        (lambda folder: None, ["--rotations", ""], "no rotation ''"),
         (lambda folder: None, ["--rotations", "plain,r9"], "no rotation 'r9'"),
         (lambda folder: None, ["--rotations", "block31"], "block31 does not divide"),
         (lambda folder: None, ["--cost"], "--cost times a GPU"),
+        pytest.param(lambda folder: None, ["--device", "cuda"], "--device cuda: PyTorch finds no CUDA device", marks=pytest.mark.skipif(
+            torch.cuda.is_available(), reason="there is one")),
+        *[(_evaluation(text), [], f"evaluation.json is damaged .{words}.*; remove it, or name another --output") for text, words in (
+            ('{"about": {', "Expecting"), ("[]", "it has no about"), ('{"about": {}}', "it has no rows"))],
+        (lambda folder: None, ["--save", "x", "--rotations", ""], "no rotation ''"),
     ],
 )
 def test_bad_input_is_one_sentence(tiny, capsys, spoil, more, sentence):
@@ -228,6 +257,16 @@ def test_no_memory_for_the_model_itself(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measure, "Reference", fails)
     assert program.main(["--demo", "--output", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "error: no memory for the unquantized model: CUDA out of memory; try a smaller --batch, or --device cpu\n"
+
+
+def test_names_that_come_twice_and_a_text_that_is_short(tiny, capsys):
+    asked = [str(tiny), "--text", str(tiny.parent / "text"), "--formats", "none,none", "--rotations", "plain,plain", "--tokens", "99999", "--length", "1024"]
+    (tiny.parent / "text").write_text((tiny.parent / "text").read_text()[:8000])
+    capsys.readouterr()
+    assert program.main([*asked, "--device", "cpu", "--output", str(tiny.parent / "out")]) == 0
+    said = capsys.readouterr()
+    assert re.fullmatch(r"the text is shorter than --tokens 99999: it has [1-9] blocks of 1024 tokens\nnone, plain: 1 of 1\n", said.err)
+    assert said.out.count("none               plain") == 1
 
 
 def test_a_format_that_does_not_fit_is_said_and_the_others_go_on(tiny, capsys):
@@ -437,8 +476,45 @@ def test_saving_from_the_command_line(tiny, capsys):
         assert (_logits(load(folder), ids) - expected).norm() < 0.02 * expected.norm()  # the demo's weights are bfloat16
     assert program.main([str(folder), "--text", str(tiny.parent / "text")]) == 2
     assert "is quantized or rotated already" in capsys.readouterr().err
-    assert program.main([str(tiny), "--save", str(folder), "--rotations", "rotated"]) == 2
-    assert "R3 and blocks are done online alone" in capsys.readouterr().err
+    assert program.main([str(tiny), "--save", str(tiny.parent / "other"), "--rotations", "rotated"]) == 2
+    assert "R3 and blocks are done online alone" in capsys.readouterr().err and not (tiny.parent / "other").exists()
+
+
+def test_nothing_is_written_over(tiny, capsys, monkeypatch):
+    """The source least of all, and before the model is loaded."""
+    weights = (tiny / "model.safetensors").read_bytes()
+    model = model_of("llama").float()
+    before = [parameter.clone() for parameter in model.parameters()]
+    for place, words in ((tiny, "tiny is not empty; a checkpoint is written to an empty folder"), (tiny.parent / "text", "text is a file; a checkpoint")):
+        with pytest.raises(FileExistsError, match=words):
+            fwht.evaluate.save_rotated(model, place)
+        with monkeypatch.context() as patch:
+            patch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", None)
+            assert program.main([str(tiny), "--save", str(place)]) == 2
+        assert words in capsys.readouterr().err
+    assert (tiny / "model.safetensors").read_bytes() == weights
+    assert all(a.equal(b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_a_loaded_model_with_r4_is_not_saved_without_it(tmp_path):
+    fwht.evaluate.save_rotated(model_of("llama").float(), tmp_path / "a", "R4")
+    model = fwht.evaluate.load_rotated(tmp_path / "a")
+    for each in (model, copy.deepcopy(model)):
+        with pytest.raises(NotImplementedError, match="has R4 online, which save_pretrained would lose"):
+            each.save_pretrained(tmp_path / "b")
+    path = tmp_path / "a" / "config.json"
+    config = json.loads(path.read_text())
+    for lack, key in ((config, "quantization_config"), (config["fwht"], "seed")):
+        del lack[key]
+        path.write_text(json.dumps(config))
+        with pytest.raises(ValueError, match=f"a: config.json is of a rotated model, but lacks .*{key}"):
+            fwht.evaluate.load_rotated(tmp_path / "a")
+
+
+def test_a_folder_that_is_missing_is_not_looked_for_elsewhere(monkeypatch):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", None)
+    with pytest.raises(FileNotFoundError, match="no/such is no folder with a config.json"):
+        fwht.evaluate.load_rotated("no/such")
 
 
 def test_a_folder_of_another_operator_is_refused(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import CUDA, devices, needs_cuda, torch, torch_cpu, torch_cuda
+from conftest import CUDA, devices, needs_cuda, needs_torch, torch, torch_cpu, torch_cuda
 from fwht import linear
 
 libraries = pytest.mark.parametrize("library", ["numpy", torch_cpu, torch_cuda])
@@ -457,6 +457,8 @@ def test_files_that_cannot_be_used(tmp_path, monkeypatch):
     assert linear.load(folder, "b").zero_points == "v1"
     (folder / "model.safetensors.index.json").write_text("{}")
     refused(ValueError, "has no weight_map", linear.layers, folder)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a.qweight": 3}}')
+    refused(ValueError, "has 3 for a.qweight; it must be the name of a file", linear.layers, folder)
     monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
     for call, *args in ((linear.layers, folder), (linear.save, folder, {"a": tensors_of})):
         refused(ImportError, "need the package safetensors", call, *args)
@@ -575,6 +577,57 @@ def test_fp8_layer(device, k, signed):
     codes, scales = plain.quantize(x)
     wanted = fwht.quantize.quantize(x, "e4m3:row")
     assert torch.equal(codes.view(torch.uint8), wanted.codes.view(torch.uint8)) and torch.equal(scales, wanted.scales)
+
+
+@needs_torch
+def test_modules_refuse_what_is_no_weight_or_bias():
+    given, weight = tensors(layer()[0]), torch.ones(32, 64)
+    bad = weight.clone()
+    bad[1, 2:4] = torch.tensor([float("inf"), float("nan")])
+    n = given[0].shape[1]
+    for kind, words, call in (
+        (TypeError, "weight is a numpy.ndarray; it must be a PyTorch tensor of floating point", lambda: fwht.nn.Fp8Linear(weight.numpy())),
+        (TypeError, "weight is a torch.int64", lambda: fwht.nn.Fp8Linear(weight.long())),
+        (ValueError, "2 of 2048 elements of the weight are not finite", lambda: fwht.nn.Fp8Linear(bad)),
+        (ValueError, r"bias has shape \(1,\); it must be \(32,\)", lambda: fwht.nn.Fp8Linear(weight, torch.ones(1))),
+        (TypeError, "bias is a builtins.list", lambda: fwht.nn.Fp8Linear(weight, [1.0] * 32)),
+        (ValueError, rf"bias has shape \(2, {n}\); it must be \({n},\)", lambda: fwht.nn.GptqLinear(*given, bias=torch.ones(2, n))),
+        (TypeError, "bias is a torch.int32", lambda: fwht.nn.GptqLinear(*given, bias=torch.ones(n).int())),
+        (TypeError, "qweight is a numpy.ndarray; a module takes PyTorch tensors", lambda: fwht.nn.GptqLinear(*layer()[0])),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+    module = fwht.nn.GptqLinear(*given, bias=torch.ones(n))
+    for each in (module, module.double()):
+        assert each(torch.zeros(2, module.packed.k, dtype=torch.float16)).dtype is torch.float16
+
+
+@needs_torch
+def test_a_state_of_another_rotation_is_refused():
+    make = lambda **options: fwht.nn.Fp8Linear(torch.randn(32, 64), **options)
+    x, first, second = torch.randn(2, 64).bfloat16(), make(), make(operator="64")
+    assert second.load_state_dict(first.state_dict()) and torch.equal(first(x), second(x))
+    for other, words in ((make(rotate=False), "nothing"), (make(operator="64r"), "64r")):
+        with pytest.raises(ValueError, match=f"is of an Fp8Linear that rotates by 64; this one rotates by {words}$"):
+            other.load_state_dict(first.state_dict())
+    before = {name: each for name, each in first.state_dict().items() if name != "_extra_state"}
+    with pytest.raises(RuntimeError, match='Missing key.*"_extra_state"'):
+        second.load_state_dict(before)
+    assert second.load_state_dict(before, strict=False).missing_keys == ["_extra_state"]
+    module = fwht.nn.GptqLinear(*tensors(layer()[0]))
+    with pytest.raises(NotImplementedError, match="a GptqLinear loads no state_dict"):
+        module.load_state_dict(module.state_dict())
+
+
+@needs_torch
+@pytest.mark.parametrize("rotate", [False, True])
+def test_an_fp8_layer_in_one_graph(rotate):
+    torch.compiler.reset()
+    module = fwht.nn.Fp8Linear(torch.randn(32, 64), torch.randn(32), rotate=rotate)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    for rows in (1, 3, 5):
+        x = torch.randn(rows, 64).bfloat16()
+        assert torch.equal(compiled(x), module(x))
 
 
 OPERATORS = ("28x32", "d20x32")  # the second with signs

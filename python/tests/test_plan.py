@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import needs_cuda, truth
+from conftest import needs_cuda, needs_torch, torch, truth
 
 
 def test_a_plan_in_place():
@@ -24,6 +24,31 @@ def test_a_plan_makes_its_result():
     x = np.random.default_rng(2).integers(-8, 8, (2, 3, 16)).astype("float32")
     y = fwht.plan(16, 6, "f32", device="cpu", inplace=False, scale=1.0).execute(x)
     assert np.array_equal(y, truth(x, 1.0))
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+def test_a_plan_along_an_axis_and_in_another_order(library):
+    data = np.random.default_rng(0).integers(-9, 9, (2, 8, 3, 4)).astype("float32")
+    x = data if library == "numpy" else torch.from_numpy(data)
+    want = fwht.hadamard_transform(x, axis=1, ordering="sequency")
+    plan = fwht.plan(8, 24, "float32", device="cpu", inplace=False, inner=12, ordering="sequency")
+    assert plan.problem == "f32/n8/r24/out/sequency/inner12"
+    for given in (x, x.reshape(2, 8, 12)):
+        assert (plan.execute(given).reshape(want.shape) == want).all()
+    y = x * 1
+    assert (fwht.plan(8, 24, "float32", device="cpu", inner=12).execute(y) == fwht.hadamard_transform(x, axis=1)).all()
+    back = fwht.plan(8, 24, "float32", device="cpu", inplace=False, inner=12, input_ordering="sequency").execute(want)
+    assert np.allclose(np.asarray(back), data, atol=1e-5)
+    apart = np.zeros((2, 100), "float32")[:, :96].reshape(2, 8, 12) if library == "numpy" else torch.zeros(2, 100)[:, :96].unflatten(1, (8, 12))
+    apart[...] = x.reshape(2, 8, 12)
+    assert (fwht.plan(8, 24, "float32", device="cpu", inner=12, row_stride=100).execute(apart) == y.reshape(2, 8, 12)).all()
+    for bad in (x.reshape(2, 4, 2, 12), x.reshape(16, 12), x.swapaxes(2, 3), x[..., ::2], apart):
+        with pytest.raises(ValueError, match="the plan is f32/n8/r24"):
+            plan.execute(bad)
+    for options, words in (({"inner": 5}, "inner=5 must divide rows=24"), ({"inner": 0}, "inner=0 must be at least 1"), ({"ordering": "x"}, "ordering='x'"),
+                           ({"ordering": "dyadic"}, "permutes a row")):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            fwht.plan(8, 24, "float32", device="cpu", **options)
 
 
 def test_scratch_of_an_execution():
@@ -123,7 +148,7 @@ def test_clear_plans():
     assert fwht.clear_plans() == 0
 
 
-@pytest.mark.parametrize("device", ["tpu", "mps:0", "cuda:x"])
+@pytest.mark.parametrize("device", ["tpu", "mps:0", "cuda:x", "cuda:²"])
 def test_unknown_devices(device):
     with pytest.raises(NotImplementedError, match=device):
         fwht.plan(8, 1, "float32", device=device)

@@ -187,6 +187,99 @@ def test_a_quantizer_alone_refuses():
     assert quantize.quantize(np.zeros((0, 64), "float32"), "int8:row").codes.shape == (0, 64)
 
 
+def bytes_of(x):
+    return x.tobytes() if isinstance(x, np.ndarray) else bytes(x.contiguous().flatten().view(torch.uint8).tolist())
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+@pytest.mark.parametrize("encoding", [*ENCODINGS, "e4m3:row,t512", "e4m3:tensor,vllm_static"])
+def test_codes_and_scales_of_the_caller(library, encoding):
+    writes(encoding)
+    x = rows(2, 6, 256) if library == "numpy" else torch.from_numpy(rows(2, 6, 256))
+    number = 3.0 if needs_number(encoding) else None
+    for call in (fwht.hadamard_quantize, quantize.quantize):
+        expected, out = (call(each, encoding, tensor_scale=number) for each in (x, x * 0 + 1))
+        got = call(x, encoding, tensor_scale=number, out=tuple(out))
+        assert got.codes is out.codes and got.scales is out.scales
+        assert bytes_of(got.codes) == bytes_of(expected.codes)
+        assert expected.scales is None or bytes_of(got.scales) == bytes_of(expected.scales)
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+def test_codes_and_scales_that_cannot_be_written(library):
+    x = rows(4, 64) if library == "numpy" else torch.from_numpy(rows(4, 64))
+    for call in (fwht.hadamard_quantize, quantize.quantize):
+        codes, scales = call(x, "int8:row")
+        wide = codes.repeat(2, 1) if library == "numpy" else codes.repeat_interleave(2, 1)
+        for error, words, out in (
+            (TypeError, "out is a int; it must be .codes, scales.", 3),
+            (TypeError, "scales of out are a builtins.NoneType", (codes, None)),
+            (ValueError, "codes of out have shape .4, 128.", (wide, scales)),
+            (ValueError, "codes of out have shape .4, 64., strides .128, 2.", (wide[:, ::2], scales)),
+            (ValueError, r"scales of out have shape .4,., .* shape \(4, 1\), contiguous, and dtype float32", (codes, scales[:, 0])),
+            (ValueError, "codes of out .* dtype int8", (x, scales)),
+        ):
+            with pytest.raises(error, match=words):
+                call(x, "int8:row", out=out)
+        with pytest.raises(ValueError, match="out has scales, but encoding e4m3:tensor,vllm_static has none"):
+            call(x, "e4m3:tensor,vllm_static", tensor_scale=1.0, out=(codes, scales))
+    if library == "torch":
+        codes, scales = quantize.quantize(x, "int8:row")
+        with pytest.raises(ValueError, match="overlap"):
+            fwht.hadamard_quantize(x, "int8:row", out=(codes, x.view(-1)[4:8].view(4, 1)))
+        with pytest.raises(ValueError, match="codes of out .* on x's device"):
+            fwht.hadamard_quantize(x, "int8:row", out=(codes.to("meta"), scales))
+        before = codes._version
+        fwht.hadamard_quantize(x, "int8:row", out=(codes, scales))
+        assert codes._version > before
+        torch.compiler.reset()
+        wanted = fwht.hadamard_quantize(2 * x, "int8:row")
+        torch.compile(lambda x: fwht.hadamard_quantize(x, "int8:row", out=(codes, scales)).codes, fullgraph=True, backend="aot_eager")(2 * x)
+        assert torch.equal(codes, wanted.codes) and torch.equal(scales, wanted.scales)
+
+
+@needs_torch
+def test_what_is_not_read_as_another_encoding():
+    """Codes and scales that do not belong to the encoding give no numbers."""
+    x, read = torch.randn(4, 64), quantize.dequantize
+    e4m3, int8, int4, mx, nv = (quantize.quantize(x, e, tensor_scale=3.0 if e == "nvfp4" else None) for e in ("e4m3:row", "int8:row", "int4:row", "mxfp4", "nvfp4"))
+    one = quantize.quantize(x, "e4m3:row,t128")
+    none = torch.zeros(4, 64, dtype=torch.float8_e4m3fn)
+    for error, words, call in (
+        (ValueError, "codes are torch.int8, but encoding e4m3:row has codes of 8 bits in float8_e4m3fn", lambda: read(*int8, "e4m3:row")),
+        (ValueError, "codes are torch.float8_e4m3fn, but encoding int8:row has codes of 8 bits in int8", lambda: read(*e4m3, "int8:row")),
+        (ValueError, r"scales are torch.float32 of shape \(4, 1\); for 256 elements encoding mxfp4 has uint8 of shape \(4, 2\)", lambda: read(*int4, "mxfp4")),
+        (ValueError, r"uint8 of shape \(4, 2\); .* encoding nvfp4 has float8_e4m3fn of shape \(4, 4\)", lambda: read(*mx, "nvfp4", tensor_scale=3.0)),
+        (ValueError, r"of shape \(2, 4\); .* encoding e4m3:32 has float32 of shape \(4, 2\)", lambda: read(e4m3.codes, torch.ones(2, 4), "e4m3:32")),
+        (ValueError, "tensor_scale=3.0 is given, but encoding e4m3:row has none", lambda: read(*e4m3, "e4m3:row", tensor_scale=3.0)),
+        (ValueError, "encoding nvfp4 needs tensor_scale", lambda: read(*nv, "nvfp4")),
+        (ValueError, "tensor_scale=-1.0 must be positive", lambda: read(*nv, "nvfp4", tensor_scale=-1.0)),
+        (ValueError, "scales are given, but encoding e4m3:tensor,vllm_static has none", lambda: read(*e4m3, "e4m3:tensor,vllm_static", tensor_scale=1.0)),
+        (ValueError, "192 elements are no whole tokens of 128", lambda: read(one.codes[:3], one.scales, "e4m3:row,t128")),
+        (ValueError, "at least one dimension", lambda: read(none[0, 0], None, "e4m3:row")),
+        (TypeError, "scales are a builtins.NoneType; they must be a PyTorch tensor", lambda: read(none, None, "e4m3:row")),
+        (TypeError, "codes are a numpy.ndarray; they must be a PyTorch tensor", lambda: read(int8.codes.numpy(), int8.scales, "int8:row")),
+        (TypeError, "encoding=None must be a text", lambda: read(*int8, None)),
+        (TypeError, "encoding=None must be a text", lambda: quantize.round_trip(x, None)),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    assert torch.equal(read(int8.codes, int8.scales.view(2, 2, 1), "int8:row"), read(*int8, "int8:row"))
+
+
+@needs_torch
+@pytest.mark.parametrize("encoding", ["e4m3:row", "int4:32", "mxfp4", "mxfp8:128x4", "e4m3:tensor", "e4m3:32,ue8m0,mn,deepgemm"])
+def test_round_trips_in_one_graph(encoding):
+    """Of any number of rows and of any length."""
+    torch.compiler.reset()
+    for rotate in (False, True):
+        f = lambda x: quantize.round_trip(x, encoding, rotate=rotate)
+        compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+        for shape in ((4, 64), (8, 64), (4, 128)):
+            x = torch.randn(shape)
+            assert torch.equal(compiled(x), f(x))
+
+
 @needs_torch
 def test_numpy_and_torch_agree():
     x = rows(5, 128)

@@ -121,6 +121,13 @@ def test_other_devices_and_layouts():
         for call in (fwht.hadamard_transform, fwht.hadamard_transform_, fwht.hadamard_quantize, fwht.operators.transform, fwht.nn.HadamardTransform(8), plan.execute):
             with pytest.raises(NotImplementedError, match="nested tensors are not supported; give their rows"):
                 call(nested)
+        with pytest.raises(NotImplementedError, match="nested tensors are not supported"):
+            fwht.hadamard_transform(nested, axis=0)
+    for layout in (torch.sparse_coo, torch.sparse_csr):
+        with pytest.raises(NotImplementedError, match=f"layout {layout} is not supported"):
+            fwht.hadamard_transform(torch.eye(8).to_sparse(layout=layout), axis=0)
+    with pytest.raises(ValueError, match="x has strides .0, 1. .* elements must not share memory"):
+        fwht.hadamard_transform_(torch.zeros(1, 8).expand(8, 8), axis=0)
     with pytest.raises(ValueError, match="out is .* on meta"):
         fwht.hadamard_transform(torch.zeros(3, 8), out=torch.zeros(3, 8, device="meta"))
     with pytest.raises(TypeError, match="out is a ndarray"):
@@ -307,6 +314,18 @@ def test_func_transforms(f, n):
     assert torch.equal(jvp(vmap(f), (batch,), (batch,))[1], batch @ m.T)
 
 
+@pytest.mark.parametrize(("f", "n"), [(eager, 16), (in_place, 16), (operator, 16), (with_signs, 116)])
+def test_batched_gradients(f, n):
+    """By the older vmap of autograd, whose tensors have the type of plain ones."""
+    x, grads = integers(3, n).requires_grad_(), integers(4, 3, n, seed=1)
+    m, y = torch.stack([f(row) for row in torch.eye(n)], 1), f(x)
+    assert torch.equal(torch.autograd.grad(y, x, grads, is_grads_batched=True)[0], grads @ m)
+    jacobian = torch.autograd.functional.jacobian
+    for strategy in ("reverse-mode", "forward-mode"):
+        assert torch.equal(jacobian(f, x.detach(), vectorize=True, strategy=strategy), jacobian(f, x.detach()))
+    assert torch.autograd.gradcheck(f, (x,), eps=1.0, atol=1e-4, rtol=1e-5, check_batched_grad=True)
+
+
 def test_a_tensor_that_outlived_a_func_transform():
     kept = []
 
@@ -488,6 +507,27 @@ def test_rotate_linear(side, sizes, seed):
         assert torch.equal(q(x), fwht.hadamard_transform(x, None))
     # float32: the products are sums of 64 terms of size 1 and smaller
     assert torch.allclose(rotated, y, atol=64 * 2.0**-24 * 16)
+
+
+def test_module_refuses_with_a_sentence():
+    module = fwht.nn.HadamardTransform(4)
+    for error, words, call in (
+        (TypeError, "n=4.0 must be an integer", lambda: fwht.nn.HadamardTransform(4.0)),
+        (TypeError, "n='4' must be an integer", lambda: fwht.nn.HadamardTransform("4")),
+        (ValueError, "scale=nan must be finite", lambda: fwht.nn.HadamardTransform(4, float("nan"))),
+        (ValueError, "at least one dimension", lambda: module(torch.ones(()))),
+        (TypeError, "x is a builtins.list; a HadamardTransform takes PyTorch tensors", lambda: module([1.0, 2.0])),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
+def test_rotate_linear_takes_no_other_layer():
+    for layer in (torch.nn.Embedding(8, 8), torch.nn.Conv2d(8, 8, 1), torch.nn.Bilinear(8, 8, 8)):
+        before = layer.weight.clone()
+        with pytest.raises(TypeError, match=f"linear is a torch.nn.modules.*{type(layer).__name__}; it must be a torch.nn.Linear"):
+            fwht.nn.rotate_linear(layer)
+        assert layer.weight.equal(before)
 
 
 def test_rotate_linear_refuses_before_it_changes_anything():

@@ -1,6 +1,8 @@
 """Integers and float64 in every array library, and the module `walsh`, against NumPy in float64 and int64."""
 
+import copy
 import ctypes
+import pickle
 
 import numpy as np
 import pytest
@@ -174,6 +176,7 @@ def test_supports_of_arrangements():
     assert ask(ordering="sequency", input_ordering="dyadic", inner=3) and ask(inner=3, inplace=True)
     assert "permutes a row" in ask(ordering="sequency", inplace=True).why_not
     assert "inner=4 must divide rows=6" in ask(inner=4).why_not
+    assert [ask(inner=inner).why_not for inner in (0, -3)] == ["inner=0 must be at least 1", "inner=-3 must be at least 1"]
     assert "ordering='walsh'" in ask(ordering="walsh").why_not
     for n in (64, 65536):
         assert bool(fwht.supports(n, "float32", device=0, ordering="dyadic", inplace=False)) == CUDA
@@ -482,7 +485,7 @@ def test_sketch(kind, length):
     sketch = walsh.Sketch(length, rows, 2**40 + 5)
     n = sketch.padded
     assert sketch.signs == fwht.operators.random_signs(n, 2**40 + 5)
-    kept = list(sketch._kept)
+    kept = np.frombuffer(sketch._kept, np.int64).tolist()
     assert kept == sorted(set(kept)) and 0 <= kept[0] and kept[-1] < n and len(kept) == rows
     matrix = (hadamard(n)[kept] * [sketch.signs[i] for i in range(n)])[:, :length] / rows**0.5
     x, y = (np.random.default_rng(seed).standard_normal((2, 3, size)) for seed, size in ((1, length), (2, rows)))
@@ -497,7 +500,7 @@ def test_the_table_of_a_sketch():
     words = (ctypes.c_uint32 * 12)()
     assert fwht._c.library.fwht_sketch_table(100, 40, 7, words) == 0
     kept = [j for j in range(128) if words[j // 32 * 2] >> j % 32 & 1]
-    assert kept == list(sketch._kept)
+    assert kept == np.frombuffer(sketch._kept, np.int64).tolist()
     assert [words[2 * i + 1] for i in range(4)] == [sum(j < 32 * i for j in kept) for i in range(4)]
     assert bytes(words)[32:] == sketch.signs.packed
     assert fwht._c.library.fwht_sketch_table(100, 129, 7, words) != 0
@@ -614,6 +617,44 @@ def test_gradients_of_compositions():
     assert torch.autograd.gradcheck(sketch, (a,))
     assert torch.autograd.gradcheck(sketch.transpose, (a[:, :3].detach().requires_grad_(),))
     assert torch.autograd.gradcheck(lambda x: walsh.rounds(x, [fwht.operators.random_signs(8, 1)] * 2), (a,))
+
+
+def composed(n=8):
+    """Functions of (..., n) whose signs and rows are not beside any tensor yet."""
+    signs, sketch = [fwht.operators.random_signs(n, seed) for seed in range(3)], walsh.Sketch(n, 3, 1)
+    return (lambda x: walsh.dyadic_convolution(x, x.flip(-1)), walsh.autocorrelation, lambda x: walsh.rounds(x, signs),
+            lambda x: walsh.rounds(x, signs, transpose=True), sketch, lambda x: sketch.transpose(x[..., :3]))  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("first", ["grad", "vmap", "batched", "compile"])
+def test_compositions_in_transforms_of_functions(first):
+    """Each of them meets tensors that are beside nothing yet, and leaves behind what the others can use."""
+    x, torch_jacobian = torch.randn(4, 8, dtype=torch.float64), torch.autograd.functional.jacobian
+    torch.compiler.reset()
+    for f, other in zip(composed(), composed()):
+        y, jacobian, given = other(x), torch_jacobian(other, x), x.clone().requires_grad_()
+        checks = {
+            "grad": lambda: torch.allclose(torch.func.jacrev(f)(x), jacobian) and torch.allclose(torch.func.jacfwd(f)(x), jacobian),
+            "vmap": lambda: torch.allclose(torch.func.vmap(f)(x), y),
+            "batched": lambda: torch.allclose(torch_jacobian(f, x, vectorize=True), jacobian)
+            and torch.autograd.gradcheck(f, (given,), check_batched_grad=True),
+            "compile": lambda: torch.allclose(torch.compile(f, fullgraph=True, backend="aot_eager")(x), y),
+        }
+        assert checks.pop(first)(), first
+        assert all(check() for check in checks.values())
+
+
+@needs_torch
+def test_compositions_of_tensors_without_memory():
+    assert [f(torch.empty(4, 8, device="meta")).shape[-1] for f in composed()] == [8, 8, 8, 8, 3, 8]
+
+
+def test_a_sketch_is_copied_by_what_it_was_made_of():
+    sketch = walsh.Sketch(7, 3, np.uint64(2**63))
+    x = np.ones((2, 7))
+    for other in (pickle.loads(pickle.dumps(sketch)), copy.deepcopy(sketch)):
+        assert repr(other) == repr(sketch) == f"fwht.walsh.Sketch(7, 3, seed={2**63})" and np.array_equal(other(x), sketch(x))
 
 
 def test_the_docstring_examples():

@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from .. import _c, array, operators
 from ..array import View
@@ -65,12 +66,12 @@ def require_memory(x: Tensor) -> None:
 
 def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
     """What `make` gives, a tensor or several, kept under `key`: not where it stands for memory only (fake tensors), and never as
-    tensors of inference mode, which a later call could not save for its gradient."""
+    tensors of inference mode, which a later call could not save for its gradient, or of a level of torch.func, which ends."""
     if (found := kept.get(key)) is None:
         if torch.compiler.is_compiling():  # which traces no question about inference mode
             kept[key] = made = make()
             return made
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), temporarily_clear_interpreter_stack():
             found = make()
         if all(type(each) is Tensor for each in (found if isinstance(found, tuple) else (found,))):
             kept[key] = found
@@ -103,6 +104,12 @@ def view_of(x: Tensor) -> View:
         raw_stream(device) if x.is_cuda else None, True,
         lambda: torch.empty(x.shape, dtype=x.dtype, device=x.device),
     )  # fmt: skip
+
+
+def described(x: Tensor) -> View:
+    """`view_of` without an address and strides, for checks: tensors inside torch.func and torch.compile have none."""
+    require_dense(x)
+    return View(0, tuple(x.shape), (), DTYPES.get(x.dtype), str(x.dtype), x.get_device(), None, True, None)
 
 
 def problem_of(

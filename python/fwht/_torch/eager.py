@@ -25,6 +25,7 @@ _function_modes = torch._C._len_torch_function_stack
 _is_tracing = torch._C._is_tracing
 _forward_ad = torch.autograd.forward_ad
 _unwrap_if_dead = torch._C._functorch.unwrap_if_dead
+_is_of_batched_gradients = torch._C._functorch.is_legacy_batchedtensor
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _keys_below_autograd = torch._C._after_autograd_keyset
 _one_level_allowed = torch._functorch.utils.enable_single_level_autograd_function
@@ -42,6 +43,7 @@ def _is_plain(x: Tensor) -> bool:
         and not _dispatch_modes()
         and not _function_modes()
         and not _is_tracing()
+        and not _is_of_batched_gradients(x)  # whose type is torch.Tensor, outside of functorch
     )
 
 
@@ -277,11 +279,26 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
 # --- along axes, and in other orders ---------------------------------------------------------------------------------
 
 
+def _check_memory(x: Tensor, target: Any) -> None:
+    """What axes, views and copies would meet with other sentences, or worse."""
+    if calls.is_foreign(x):
+        problem_of(x, None, None, False)  # refused
+    for each in (x, target):
+        if isinstance(each, Tensor) and _is_plain(each):
+            calls.require_memory(each)
+    if isinstance(target, Tensor) and not calls.is_foreign(target):
+        array.require_apart(target.shape, target.stride(), "x" if target is x else "out")
+
+
 def arranged(
-    x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None, ordering: str, input_ordering: str, axes: tuple[int, ...]
+    x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None, ordering: str, input_ordering: str, axis: Any
 ) -> Tensor:
     if out is not None and inplace:
         raise ValueError("fwht: out and inplace=True exclude each other")
+    if not _is_compiling():
+        _check_memory(x, x if inplace else out)
+        ops._orderings(ordering, input_ordering)
+    axes = _arrange.axes_of(axis, x.dim())
     steps = list(zip(_arrange.scales_of(scale, len(axes)), axes))
     here = False  # whether every step replaces x
     if not _is_compiling():
@@ -401,6 +418,31 @@ def quantize_rows(
         layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
         calls.remember(key, x, operator, signs, scale, variant, transpose, layout=layout, codes=result)
     return result
+
+
+def quantize_to(
+    out: Any, x: Tensor, encoding: str, operator: str | None, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
+    variant: str | None, prologue: tuple,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`quantize_rows` into codes and scales that are there. What the dispatcher must see is copied into them."""
+    _, weight, _, cos_sin, positions = prologue
+    _refuse_grad(x, weight, cos_sin, tensor_scale)
+    _check_operands(signs, dense, weight, cos_sin, positions)
+    if calls.is_foreign(x):
+        problem_of(x, scale, variant, False)  # refused
+    layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
+    codes, scales = quantize.checked_out(out, layout, x, tuple(x.shape))
+    if _is_compiling() or not all(each is None or _is_plain(each) for each in (x, codes, scales)) or _forward_ad._current_level >= 0:
+        made = quantize_rows(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant, prologue)
+        codes.copy_(made[0])
+        return codes, made[1] if scales is None else scales.copy_(made[1])
+    _check(x, scale, variant, operator or None, signs, transpose)
+    if scales is None:
+        scales = torch.empty(0, dtype=torch.float32, device=x.device)
+    ops.write_codes(x, codes, scales, layout, operator, signs, dense, scale, tensor_scale, transpose, variant, prologue)
+    mark_written(codes)
+    mark_written(scales)
+    return codes, scales
 
 
 def quantize_into(

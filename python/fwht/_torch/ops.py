@@ -209,8 +209,7 @@ def _vmap_arranged(info: Any, in_dims: tuple, x: Tensor, scale: Any = None, axis
 
 def encoded_outputs(x: Tensor, layout: quantize.Layout) -> tuple[Tensor, Tensor]:
     """Codes and the matrix of scales; x may be fake, its number of rows symbolic."""
-    kind = {"e4m3": torch.float8_e4m3fn, "int8": torch.int8}.get(layout.element, torch.uint8)
-    codes = torch.empty(quantize.code_shape(layout, x.shape), dtype=kind, device=x.device)
+    codes = torch.empty(quantize.code_shape(layout, x.shape), dtype=getattr(torch, layout.code_dtype), device=x.device)
     if layout.columns == 0:
         return codes, torch.empty(0, dtype=torch.float32, device=x.device)
     rows, columns, _ = layout.storage(x.numel())
@@ -224,16 +223,28 @@ def _quantize(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     prologue, tensor_scale = _split(rest, tensor_scale)
     layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
+    codes, scales = encoded_outputs(x, layout)
+    write_codes(x, codes, scales, layout, operator, signs, dense, scale, tensor_scale, transpose, variant, prologue)
+    return codes, scales
+
+
+def write_codes(
+    x: Tensor, codes: Tensor, scales: Tensor, layout: quantize.Layout, operator: str | None, signs: Any, dense: Any, scale: Any,
+    tensor_scale: Any, transpose: bool, variant: str | None, prologue: tuple,
+) -> None:  # fmt: skip
     if _c.row_stride(x.shape, x.stride()) is None:
         x = x.contiguous()
-    codes, scales = encoded_outputs(x, layout)
     if x.numel() == 0:
         scales.zero_()  # a whole tensor has one for nothing, too
     quantize.run(
-        view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator or "",
-        signs, dense, scale, tensor_scale, transpose, variant, prologue,
+        view_of(x), view_of(codes), scales.data_ptr() or None, bytes_from(scales), layout.text, operator or "", signs, dense, scale,
+        tensor_scale, transpose, variant, prologue,
     )  # fmt: skip
-    return codes, scales
+
+
+def bytes_from(x: Tensor) -> int:
+    """Of its storage, from its first element on."""
+    return x.untyped_storage().nbytes() - x.storage_offset() * x.element_size()
 
 
 def _split(rest: tuple, tensor_scale: Any) -> tuple[tuple, Any]:

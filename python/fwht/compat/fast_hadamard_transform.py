@@ -40,6 +40,8 @@ def _padded(x: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def _check_rows(x: torch.Tensor) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"fwht: x has shape {tuple(x.shape)}; its last dimension must have at least one element")
 
@@ -68,7 +70,7 @@ def hadamard_transform(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
 
     Raises:
         ValueError: no element in the last dimension.
-        TypeError: scale is another tensor.
+        TypeError: x is no tensor, or scale is another one.
         Otherwise as `fwht.hadamard_transform`.
     """
     _check_rows(x)

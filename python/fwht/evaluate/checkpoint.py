@@ -7,7 +7,7 @@ compressed-tensors (`transform_config`), and its matrix of +-1 is stored once, u
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import transformers
@@ -29,13 +29,18 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
         model, rotations, seed: as `fwht.rotate_model`. With R4 the folder takes 2 n^2 bytes more in 16 bits, for rows of n =
             intermediate_size, and its reader must know `transform_config`: vLLM, `compressed_tensors.transform`, `load_rotated`.
             transformers 5 itself does not, and says nothing.
+        folder: made where it is missing; one that holds anything is refused, so that no checkpoint is written over, least of all the
+            one that the model was read from.
 
-    Raises ValueError as `fwht.rotate_model`, and for R3 and blocks, which are no part of a checkpoint; nothing is written then.
+    Raises TypeError and ValueError as `fwht.rotate_model`, ValueError for R3 and blocks, which are no part of a checkpoint, and OSError
+    for a folder that is not empty or cannot be made; nothing is rotated or written then.
     """
     rotation = Rotation.parse(rotations, seed) if isinstance(rotations, str) else rotations
     if "R3" in rotation.names or rotation.block:
         raise ValueError("a checkpoint holds R1, R2 and R4; R3 and blocks are done online alone")
     check(model, rotation)
+    check_folder(folder)
+    Path(folder).mkdir(parents=True, exist_ok=True)  # transformers only logs that it cannot
     if "R4" not in rotation.names:
         rotate_model(model, rotation).save_pretrained(folder)
         return
@@ -52,17 +57,33 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     model.save_pretrained(folder, state_dict=model.state_dict() | {_MATRIX: matrix})
 
 
+def check_folder(folder: str | Path) -> None:
+    """Raises FileExistsError for what is there and is no empty folder."""
+    path = Path(folder)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileExistsError(f"{path} is {'not empty' if path.is_dir() else 'a file'}; a checkpoint is written to an empty folder, or to a new one")
+
+
 def load_rotated(folder: str | Path, **options: Any) -> Any:
     """The model of `save_rotated`, with R4 by this library in front of the last layer of each MLP.
 
-    options: those of `transformers.AutoModelForCausalLM.from_pretrained`, such as dtype. Other checkpoints are loaded as they are.
+    Args:
+        folder: of a checkpoint on this machine. Others than those of `save_rotated` are loaded as they are.
+        options: those of `transformers.AutoModelForCausalLM.from_pretrained`, such as dtype.
 
-    Raises ValueError where this version forms another operator for rows of intermediate_size.
+    A model with R4 cannot be saved again by `save_pretrained`, which would leave out the online part: NotImplementedError.
+
+    Raises FileNotFoundError for a folder without config.json; ValueError where this version forms another operator for rows of
+    intermediate_size, and for a config.json that lacks what `save_rotated` wrote.
     """
+    if not (Path(folder) / "config.json").is_file():  # else transformers takes it for a name, and asks the network
+        raise FileNotFoundError(f"{folder} is no folder with a config.json")
     config = transformers.AutoConfig.from_pretrained(folder)
     about = getattr(config, "fwht", None)
     if about is None:
         return transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+    if missing := [key for key in ("operator", "seed") if key not in about] + ["quantization_config"] * (not hasattr(config, "quantization_config")):
+        raise ValueError(f"{folder}: config.json is of a rotated model, but lacks {', '.join(missing)}; write the folder again with save_rotated")
     if about["operator"] != (ours := operators.operator_for(config.intermediate_size)):
         raise ValueError(f"{folder} was rotated by the operator {about['operator']}; this version has {ours} for rows of {config.intermediate_size}")
     del config.quantization_config
@@ -72,7 +93,12 @@ def load_rotated(folder: str | Path, **options: Any) -> Any:
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, **options)
     finally:
         transformers.utils.logging.set_verbosity(before)
+    model.save_pretrained = _refuse_to_save
     return hooks.install(model, Scheme("none"), Rotation(frozenset(("R4",)), seed=about["seed"]))
+
+
+def _refuse_to_save(*_: Any, **__: Any) -> NoReturn:
+    raise NotImplementedError("a model of load_rotated has R4 online, which save_pretrained would lose; copy its folder, or rotate the original by save_rotated")
 
 
 def _matrix(signs: operators.Signs, n: int) -> torch.Tensor:

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     except torch.cuda.OutOfMemoryError as error:
         print(f"error: no memory for the unquantized model: {str(error).split('. ')[0]}; try a smaller --batch, or --device cpu", file=sys.stderr)
         return 2
-    except (ValueError, OSError, safetensors.SafetensorError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--length", type=_length, help="tokens of a block (default: 2048; --demo 512)")
     parser.add_argument("--calibration", type=_positive, default=16, help="blocks behind those that are measured, for GPTQ (default: 16)")
     parser.add_argument("--batch", type=_positive, default=8, help="blocks at once")
-    parser.add_argument("--seed", type=int, default=0, help="of the random signs")
+    parser.add_argument("--seed", type=_seed, default=0, help="of the random signs, 0 to 2^63 - 1")
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float16 on a GPU, float32 on the CPU, with --save as the checkpoint has it")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--cost", action="store_true", help="time the online rotations on this GPU")
@@ -93,6 +93,13 @@ def _length(text: str) -> int:
     return _at_least(text, 3)  # the model's first token, one that is known, one that is guessed
 
 
+def _seed(text: str) -> int:
+    seed = _at_least(text, 0)
+    if seed >= rotate.MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} must be below 2^63")
+    return seed
+
+
 def _at_least(text: str, least: int) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < least:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of at least {least}")
@@ -104,7 +111,11 @@ def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
     if not asked.demo:
         if not (asked.model / "config.json").is_file():
             raise ValueError(f"{asked.model} is no folder with a config.json")
-        yield asked.model, "" if asked.save else asked.text.read_text(encoding="utf8")
+        try:
+            text = "" if asked.save else asked.text.read_text(encoding="utf8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{asked.text} is no UTF-8 text: {error}") from error
+        yield asked.model, text
         return
     with tempfile.TemporaryDirectory() as work:
         with lzma.open(DEMO) as packed, tarfile.open(fileobj=packed) as archive:
@@ -116,21 +127,28 @@ def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
 
 def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     transformers.utils.logging.disable_progress_bar()
-    wanted = schemes.named(asked.formats) if asked.formats else schemes.named(",".join(schemes.DEMO if asked.demo else schemes.DEFAULT))
+    wanted = schemes.named(",".join(schemes.DEMO if asked.demo else schemes.DEFAULT) if asked.formats is None else asked.formats)
     if asked.save:
-        asked.rotations = (asked.rotations or "R1,R2").replace(",", "+")  # one rotation, of several parts
+        checkpoint.check_folder(asked.save)  # before the model is loaded, which may take minutes
+        asked.rotations = ("R1,R2" if asked.rotations is None else asked.rotations).replace(",", "+")  # one rotation, of several parts
     tasks = tasks_of.described(asked.tasks) if asked.tasks else []
-    modes = (asked.rotations or ("folded,rotated" if asked.demo else "plain,folded,rotated")).split(",")
+    modes = ("folded,rotated" if asked.demo else "plain,folded,rotated") if asked.rotations is None else asked.rotations
+    modes = list(dict.fromkeys(modes.split(",")))
     rotations = {mode: rotate.Rotation.parse(mode, asked.seed) for mode in modes}
     device = asked.device or ("cuda" if torch.cuda.is_available() and not asked.demo else "cpu")
     dtype = asked.dtype or ("auto" if asked.save else "float16" if device == "cuda" else "float32")  # auto: as the checkpoint has it
     tokens, length = asked.tokens or (4096 if asked.demo else 131072), asked.length or (512 if asked.demo else 2048)
 
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: PyTorch finds no CUDA device; --device cpu needs none")
     if asked.cost and device != "cuda":
         raise ValueError("--cost times a GPU, and the device is the CPU")
 
     def load() -> Any:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype, dtype), attn_implementation=hooks.ATTENTION)
+        try:
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype, dtype), attn_implementation=hooks.ATTENTION)
+        except safetensors.SafetensorError as error:
+            raise OSError(f"the weights in {folder} cannot be read: {error}") from error
         return model.to(device).eval()
 
     config = transformers.AutoConfig.from_pretrained(folder)
@@ -147,6 +165,8 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         return 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     blocks = measure.blocks_of(tokenizer, text, length, tokens, config.vocab_size)
+    if len(blocks.blocks) < tokens // length:
+        print(f"the text is shorter than --tokens {tokens}: it has {len(blocks.blocks)} blocks of {length} tokens", file=sys.stderr)
     calibration = None
     if any(scheme.gptq for scheme in wanted):
         more = measure.blocks_of(tokenizer, text, length, tokens + asked.calibration * length, config.vocab_size)
@@ -255,9 +275,9 @@ class _Results:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.data: dict[str, Any] = {"about": about, "rows": {}, "refused": {}, "summary": []}
         if path.exists():
-            earlier = json.loads(path.read_text())
-            if earlier.get("about") != about:
-                differ = [key for key, value in about.items() if earlier.get("about", {}).get(key) != value]
+            earlier = _read(path)
+            if earlier["about"] != about:
+                differ = [key for key, value in about.items() if earlier["about"].get(key) != value]
                 raise ValueError(f"{path} is of another run ({', '.join(differ)} differ); name another --output")
             self.data = earlier
         else:
@@ -293,6 +313,19 @@ class _Results:
                 self._texts[name] = json.dumps(row)
         part.write_text(_lines(self.data, self._texts))
         part.replace(self.path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Raises ValueError for a file that is damaged."""
+    try:
+        earlier = json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); remove it, or name another --output") from error
+    kinds = {"about": dict, "rows": dict, "refused": dict, "summary": list}
+    for key, kind in kinds.items():
+        if not isinstance(earlier, dict) or not isinstance(earlier.get(key), kind):
+            raise ValueError(f"{path} is damaged (it has no {key}); remove it, or name another --output")
+    return earlier
 
 
 def _stored(values: np.ndarray) -> list[float]:

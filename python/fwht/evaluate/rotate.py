@@ -17,6 +17,8 @@ from .. import operators
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
+MOST_SEEDS = 1 << 63  # each gives two seeds of signs
+
 Map = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -33,9 +35,14 @@ class Rotation:
     block: int = 0
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int) or not 0 <= self.seed < MOST_SEEDS:
+            raise ValueError(f"seed={self.seed!r} must be an integer from 0 to 2^63 - 1")
+
     @classmethod
     def parse(cls, text: str, seed: int = 0) -> Rotation:
-        """From "plain", "folded", "rotated" (all four), "R1,R2" (also "r12") or "block32". Raises ValueError with the forms."""
+        """From "plain", "folded", "rotated" (all four), "R1,R2" (also "r12") or "block32". Raises ValueError with the forms, and for a seed
+        outside 0 to 2^63 - 1."""
         if text in ("plain", "folded"):
             return cls(plain=text == "plain", seed=seed)
         if text == "rotated":
@@ -57,11 +64,12 @@ def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int =
         model: a causal language model of llama, mistral, qwen2 or qwen3, in any floating type. Tied embeddings are untied.
         rotations: any of R1 to R4, as "R1,R2" or "rotated"; "folded" folds the gains alone. With R4 the last layer of each
             MLP wants rotated inputs: `fwht.evaluate.hooks.install` gives them. R3 changes no weight.
-        seed: of the random signs of R1 and R4.
+        seed: of the random signs of R1 and R4, 0 to 2^63 - 1.
 
     Returns: model, which computes the same function with R1 and R2, up to one rounding of every weight.
 
-    Raises ValueError for another family or a layer without an operator of its length; nothing is changed then.
+    Raises TypeError for what is no causal language model of transformers; ValueError for another family or a layer without an operator
+    of its length. Nothing is changed then.
 
     Source: QuaRot (Ashkboos et al. 2024), SpinQuant (Liu et al. 2024).
     """
@@ -97,8 +105,12 @@ def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int =
 
 
 def check(model: Any, rotation: Rotation) -> None:
-    """Raises ValueError where this rotation of this model is not offered, with the reason."""
+    """Raises ValueError where this rotation of this model is not offered, with the reason; TypeError for what is no such model."""
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+        raise TypeError(f"model is a {type(model).__module__}.{type(model).__qualname__}; it must be a causal language model of transformers")
     check_family(model.config)
+    if not hasattr(model, "model") or not hasattr(model, "lm_head"):
+        raise TypeError(f"model is a {type(model).__qualname__}, which has no layers `model` and `lm_head`; AutoModelForCausalLM gives a model that has")
     widths = {"hidden_size": "R1", "intermediate_size": "R4"}
     for field, name in widths.items():
         if name in rotation.names:

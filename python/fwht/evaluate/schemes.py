@@ -70,8 +70,8 @@ DEMO = ("none", "fp8-attention", "kv4", "w8a8-int8", "w4a4-int4", "w4a4-nvfp4")
 
 
 def named(names: str) -> list[Scheme]:
-    """The schemes of a list "kv4,w4a16", or "all". Raises ValueError with the known names."""
-    wanted = list(SCHEMES) if names == "all" else [name for name in names.split(",") if name]
+    """The schemes of a list "kv4,w4a16", each once, or "all". Raises ValueError with the known names."""
+    wanted = list(SCHEMES) if names == "all" else list(dict.fromkeys(names.split(",")))
     for name in wanted:
         if name not in SCHEMES:
             raise ValueError(f"no scheme {name!r}; there are {', '.join(SCHEMES)}")
