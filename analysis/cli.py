@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pandas as pd
 import typer
 
-from .load import ROOT, Device, Folder, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
+from .load import DTYPES, ROOT, Device, Folder, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
 
 if TYPE_CHECKING:
     from .models import Evaluation
@@ -27,7 +27,10 @@ MaybeFolders = Annotated[
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="accept builds with uncommitted changes")]
 Incomplete = Annotated[bool, typer.Option("--allow-incomplete", help="accept runs that did not finish")]
 Mixed = Annotated[bool, typer.Option("--allow-mixed", help="accept different sources of one commit")]
-Dtype = Literal["f16", "bf16", "f32", "f64"]
+if TYPE_CHECKING:
+    Dtype = str
+else:
+    Dtype = Literal[DTYPES]
 
 
 def main(arguments: list[str] | None = None) -> int:

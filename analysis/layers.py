@@ -182,8 +182,9 @@ LAYER = ["shape", "m", "ranks"]
 
 
 def parallel(device: Device) -> pd.DataFrame:
-    """Correct rows of tensor_parallel.csv with `place`, the panel they belong to."""
+    """Correct rows of tensor_parallel.csv that were timed, with `place`, the panel they belong to."""
     rows = rows_of(device, "tensor_parallel.csv")
+    rows = rows[rows["time_us"].notna()] if len(rows) else rows
     return rows.assign(place=[f"{s}, {r} GPU{'s' * (r > 1)}" for s, r in zip(rows["shape"], rows["ranks"].astype(int))]) if len(rows) else rows
 
 
@@ -205,6 +206,8 @@ def speedups(device: Device) -> pd.DataFrame:
 def algorithms(device: Device) -> pd.DataFrame:
     """Layers without rotation over the most GPUs, one row an algorithm, with `speedup` and `published_speedup` of the layer."""
     rows, gains = parallel(device), speedups(device)
+    if gains.empty:
+        return gains
     rows = rows[(rows["rotation"] == "none") & (rows["ranks"] == rows["ranks"].max())]
     both = rows.drop(columns="published_speedup").merge(gains[[*LAYER, "variant", "speedup", "published_speedup"]], on=[*LAYER, "variant"])
     order = {name: i for i, name in enumerate(ALGORITHMS)}
@@ -328,7 +331,7 @@ def prediction(device: Device, devices: list[Device]) -> Prediction | None:
     most = int(timed["ranks"].max())
     folders = [f for d in devices for f in d.folders]
     timed_in = {f.name: f.tables["tensor_parallel.csv"]["ranks"].max() for f in device.folders if f.has("tensor_parallel.csv")}
-    first = min(f.context["utc_start"] for f in device.folders if timed_in.get(f.name) == most)
+    first = min(f.context["utc_start"] for f in device.folders if timed_in.get(f.name, 0) >= most)  # more: not timed
     ways = [(most, [f for f in folders if f.context["utc_start"] < first]), (2 * most, list(device.folders))]
     for ranks, known in ways:
         own_first = sorted(known, key=lambda f: (f.device == device.name, f.context["utc_start"]), reverse=True)

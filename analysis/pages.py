@@ -21,9 +21,9 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from . import accuracy, charts, layers, profile, static_code, tables, tune
+from . import accuracy, charts, layers, ncu, profile, static_code, tables, tune
 from .charts import PARTS, TEMPLATES, escaped
-from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
+from .load import DTYPES, ELEMENT_BYTES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
 from .models import Attention, Chains, Layers, Long, committed_evaluations
 from .report import answers_of, error_against_speed, speed, with_words
 from .schema import read_json
@@ -39,7 +39,7 @@ def environment() -> jinja2.Environment:
     """For Markdown: text of folders goes through the filter `md`."""
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
                               keep_trailing_newline=True)  # fmt: skip
-    made.filters |= charts.FORMATS | {"md": escaped, "significant": significant}
+    made.filters |= charts.FORMATS | {"md": escaped, "significant": significant, "ratio": ratio_text}
     made.globals["named"] = named
     return made
 
@@ -47,6 +47,11 @@ def environment() -> jinja2.Environment:
 def named(name: str, devices: Sequence[Any]) -> str:
     """What stands in front of a number of one of `devices`: nothing where there is one alone."""
     return f"{escaped(name.removeprefix('NVIDIA '))}: " if len(devices) > 1 else ""
+
+
+def ratio_text(value: float) -> str:
+    """Two digits; three where two would hide that `value` is below 1."""
+    return fixed(value, 3 if value < 1 and fixed(value) == "1.00" else 2)
 
 
 def render(template: str, **values: Any) -> str:
@@ -210,6 +215,9 @@ def fused_table(device: Device, size: str = "", *, widths=False) -> str:
     return drawn("fused", frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)])
 
 
+MOST_CODED_N = 32768  # of the gains of codes that README shows
+
+
 def overview(
     wide: list[Device], coded: list[Device], linear: list[Device], parallel: list[Device], crowded: list[Device]
 ) -> dict[str, dict[str, Any]]:
@@ -224,7 +232,7 @@ def overview(
         found["widths"][device.name] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
     for device in coded:
         part = tables.fused(device)
-        part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()].sort_values("time_us", kind="stable")
+        part = part[part["size"].str.startswith("DRAM") & part["gain"].notna() & (part["n"] <= MOST_CODED_N)].sort_values("time_us", kind="stable")
         part = part.drop_duplicates([c for c in tables.PROBLEM if c != "elements"])  # the fastest variant of each problem
         found["codes"][device.name] = {f: gains for f in ("e4m3:row", "int8:row", "mxfp4") if len(gains := part[part["format"] == f]["gain"])}
     for device in linear:
@@ -285,7 +293,7 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "older_peers": newest(devices, lambda d: bool(d.newest.code) and has_many_peers(d)),
         "gains": tables.gains, "dtypes": lambda d: [dtype for dtype in DTYPES if len(tables.own_rows(d, dtype))],
         "compared": lambda d: set(tables.beside_published(d)["dtype"]), "answers": answers, "all_dtypes": DTYPES, "smallest_n": tables.SMALLEST_N,
-        "readme_n": README_N, "has_published_gpu": tables.has_published_gpu,
+        "readme_n": README_N, "most_coded_n": MOST_CODED_N, "has_published_gpu": tables.has_published_gpu,
         "shares": lambda d, ns: tables.comparison(d, "f16").query("label != 'small' and n in @ns", local_dict={"ns": ns}),
         "comparison": comparison, "own_table": lambda d, dtype: drawn("own", tables.own_by_size(d, dtype)),
         "few_rows": lambda d, dtype: drawn("few-rows", tables.few_rows(d, dtype), dtype=dtype), "ladder_table": ladder_table, "empty_us": _empty_us,
@@ -395,15 +403,33 @@ PLACE = ["n", "elements", "dtype", "mode"]
 
 
 def profiled(device: Device, found: profile.Profile) -> pd.DataFrame:
-    """The problems of a profile from small to DRAM, beside the sweep in place in the mode that judges each size best: `share` of the
-    limit, `best` and `best_share` of the variant that is best there."""
+    """The transforms of a profile from small to DRAM, beside the sweep in place in the mode that judges each size best: `share` of the
+    limit, whether that is the time of another launch (`changed`), `best` and `best_share` of the variant that is best there."""
     ok = tables.correct(device.results, layout="in place", family="transform").drop_duplicates(["variant", *PLACE])
     best = tables.best(device.results)
     best = best[(best["layout"] == "in place") & (best["family"] == "transform")].drop_duplicates(PLACE)
-    rows = found.problems.assign(mode=found.problems["regime"].map(profile.MODE_OF))
-    rows = rows.merge(ok[["variant", *PLACE, "fraction_of_limit"]].rename(columns={"fraction_of_limit": "share"}), how="left")
+    rows = found.transforms.assign(mode=found.transforms["regime"].map(profile.MODE_OF))
+    key = [c for c in ncu.identity(found.settings) if c not in ("peak", "elements", "useful_bytes")]
+    launched = found.settings.loc[found.settings["variant"] != "", [*key, "settings"]].astype(dict.fromkeys(("n", "rows", "row_stride"), "int64"))
+    rows = rows.merge(launched.drop_duplicates(key), on=key, how="left")
+    timed = ok[["variant", *PLACE, "fraction_of_limit", "settings"]].rename(columns={"fraction_of_limit": "share", "settings": "timed"})
+    rows = rows.merge(timed, how="left")
+    rows["changed"] = [share == share and _launch(own) != _launch(now) for share, own, now in zip(rows["share"], rows["settings"], rows["timed"])]
     rows = rows.merge(best[[*PLACE, "variant", "fraction_of_limit"]].rename(columns={"variant": "best", "fraction_of_limit": "best_share"}), how="left")
     return rows.sort_values("regime", key=lambda c: c.map(profile.REGIMES.index), kind="stable")
+
+
+def _launch(settings: object) -> dict[str, Any]:
+    """What was launched, whatever table picked it."""
+    words: dict[str, Any] = json.loads(settings) if isinstance(settings, str) and settings else {}
+    return {name: value for name, value in words.items() if name != "picked_by"}
+
+
+def profiled_sizes(found: profile.Profile, dtype: str = "f16") -> str:
+    """The size of each regime in words: "small 64 KiB, L2 16 MiB"."""
+    rows = found.transforms[found.transforms["dtype"] == dtype]
+    spans = {name: sorted(rows.loc[rows["regime"] == name, "elements"].unique() * ELEMENT_BYTES[dtype]) for name in profile.REGIMES}
+    return ", ".join(f"{name} {' to '.join(dict.fromkeys(tables.byte_text(int(e)) for e in (s[0], s[-1])))}" for name, s in spans.items() if s)
 
 
 def card_words(root: Path, variant: str) -> str:
@@ -419,8 +445,12 @@ def findings_page(root: Path, profiles: Sequence[tuple[Device, Folder]]) -> str:
     found = [_findings(device, folder) for device, folder in profiles]
     peaks = [{"device": f["device"].name, "name": name, "value": value} for f in found for name, value in f["profile"].peaks.items()]
     variants = tables.ordered((v for f in found for v in f["profile"].variants), found[0]["profile"].variants)
+    sizes: dict[str, list[str]] = {}
+    for each in found:
+        sizes.setdefault(profiled_sizes(each["profile"]), []).append(each["device"].name)
     return render("findings.md.j2", found=found, variants=variants, peaks=drawn("peaks", pd.DataFrame(peaks)), saturated=profile.SATURATED,
-                  smallest_n=tables.SMALLEST_N, words_of=lambda variant: card_words(root, variant))  # fmt: skip
+                  sizes={words: ", ".join(names) for words, names in sizes.items() if words}, smallest_n=tables.SMALLEST_N,
+                  words_of=lambda variant: card_words(root, variant))  # fmt: skip
 
 
 def _findings(device: Device, folder: Folder) -> dict[str, Any]:
@@ -428,7 +458,8 @@ def _findings(device: Device, folder: Folder) -> dict[str, Any]:
     assert found is not None
     if device.name != folder.device:
         raise ResultsError(f"{device.newest.name} is of {device.name}, {folder.name} of {folder.device}")
-    rows, static, spills = profiled(device, found), static_code.load_static(folder.path), ""
+    every, static, spills = profiled(device, found), static_code.load_static(folder.path), ""
+    rows = every[~every["changed"]]
     if static is not None:
         static = static[(static["variant"] != "") & static["symbol"].isin(found.kernels["symbol"])].drop_duplicates(["variant", "kernel"])
         spills = drawn("spills", static[static["local"] > 0])
@@ -445,6 +476,7 @@ def _findings(device: Device, folder: Folder) -> dict[str, Any]:
 
     gains = pd.DataFrame([{"name": gain.name} | vars(gain) for gain in tables.gains(device)])
     return {"device": device, "profile": found, "static": static, "spills": spills, "variant_table": variant_table,
+            "commits_differ": device.newest.commit != folder.commit, "changed": int(every["changed"].sum()), "timed": int(every["share"].notna().sum()),
             "published_table": drawn("published-designs", designs), "gain_table": drawn("gain", gains),
             "portability_table": drawn("portability", portable)}  # fmt: skip
 

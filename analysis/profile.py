@@ -112,6 +112,12 @@ class Profile:
     def problems(self) -> pd.DataFrame:
         return derive(self)
 
+    @property
+    def transforms(self) -> pd.DataFrame:
+        """The problems of plain rows of 2^k: one for a variant, dtype, n, size and placement."""
+        rows = self.problems
+        return rows if rows.empty else rows[(rows["operator"] == rows["n"].astype(str)) & (rows["encoding"] == "")]
+
 
 def load_profile(path: Path, context: dict) -> Profile | None:
     """None when the folder holds no profile; ResultsError when it holds half of one."""
@@ -125,13 +131,15 @@ def load_profile(path: Path, context: dict) -> Profile | None:
         settings["kernels"].astype(int)
     except (OSError, ValueError, KeyError) as error:
         raise ResultsError(f"{path.name}: the profile cannot be read: {error}") from None
+    if "operator" not in kernels:  # folders of before had plain transforms alone
+        kernels = kernels.assign(operator=kernels["n"].astype("Int64").astype(str).where(kernels["n"].notna(), ""), encoding="")
     numbers = [c for c in (*about["metrics"], "n", "rows", "elements", "row_stride", "useful_bytes") if c in kernels]
     if wrong := [c for c in numbers if kernels[c].dtype.kind not in "if"]:
         raise ResultsError(f"{path.name}: profile.csv has text in column {wrong[0]}")
     lacking = [c for c in (*identity(settings), "kernel", "symbol", *about["metrics"]) if c not in kernels]
     if lacking:
         raise ResultsError(f"{path.name}: profile.csv lacks column {', '.join(lacking)}")
-    for column in ("variant", "peak", "dtype", "placement", "kernel", "symbol"):
+    for column in ("variant", "peak", "operator", "encoding", "dtype", "placement", "kernel", "symbol"):
         kernels[column] = kernels[column].fillna("").astype(str)
     if len(kernels) != settings["kernels"].astype(int).sum():
         raise ResultsError(f"{path.name}: profile.csv and launches.csv do not name the same kernels")
@@ -188,7 +196,7 @@ def _limiter(row) -> str:
 def derive(profile: Profile) -> pd.DataFrame:
     """One row a problem. Counters of several kernels add up; shapes are those of the longest one."""
     own = profile.kernels[profile.kernels["variant"] != ""]
-    keys = ["variant", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes"]
+    keys = ["variant", "operator", "encoding", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes"]
     if own.empty:
         return pd.DataFrame()
     problems = own.groupby(keys, sort=False)
@@ -320,7 +328,7 @@ STUDY_COLUMNS = {
     "stalls": ["issue_slots", "fma_slots", "alu_slots", "waits"],
     "roofline": [*(f"of_{resource}" for resource in RESOURCES), "bound_by"],
 }  # fmt: skip
-PROBLEM_COLUMNS = ["variant", "dtype", "n", "rows", "regime", "time_us"]
+PROBLEM_COLUMNS = ["variant", "operator", "encoding", "dtype", "rows", "regime", "time_us"]
 REPORT_COLUMNS = [*PROBLEM_COLUMNS, "bound_by", *(c for columns in STUDY_COLUMNS.values() for c in columns if c != "bound_by")]
 
 

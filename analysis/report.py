@@ -492,8 +492,10 @@ COSTS = ("lsu_words", "shared_words", "issue_slots", "tensor_cycles", "bank_conf
 
 
 def profile_charts(found: profile.Profile) -> Parts:
-    """Of DRAM-sized problems: the resources' shares, costs of an element, occupancy, what warps wait for."""
-    rows = found.problems[(found.problems["regime"] == profile.DRAM_SIZED) & (found.problems["dtype"] == found.problems["dtype"].iloc[0])]
+    """Of DRAM-sized transforms: the resources' shares, costs of an element, occupancy, what warps wait for."""
+    if found.transforms.empty:
+        return
+    rows = found.transforms[(found.transforms["regime"] == profile.DRAM_SIZED) & (found.transforms["dtype"] == found.transforms["dtype"].iloc[0])]
     style = {"x": LENGTH} | by_style("variant", found.variants)
     shares = rows.melt(["variant", "n"], [f"of_{r}" for r in profile.RESOURCES], "resource", "share").dropna()
     shares["resource"] = shares["resource"].str.removeprefix("of_")

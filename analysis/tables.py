@@ -290,7 +290,7 @@ def published_on(device: Device) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Gain:
-    """OWN over a published kernel: geometric means over all sizes of mode replay, n >= SMALLEST_N, that both were measured at."""
+    """OWN over a published kernel: geometric means over all sizes of one mode, n >= SMALLEST_N, that both were measured at."""
 
     method: str
     points: int
@@ -310,10 +310,10 @@ def geometric_mean(values) -> float:
     return float(np.exp(np.log(values).mean())) if len(values) else math.nan
 
 
-def gains(device: Device, variant: str = OWN) -> list[Gain]:
+def gains(device: Device, variant: str = OWN, mode: str = "replay") -> list[Gain]:
     """In the order of PUBLISHED; empty without a common size."""
     both = beside_published(device, variant)
-    both = both[(both["mode"] == "replay") & (both["n"] >= SMALLEST_N)]
+    both = both[(both["mode"] == mode) & (both["n"] >= SMALLEST_N)]
     found = []
     for method in PUBLISHED:
         part = both[both["method"] == method]
@@ -333,13 +333,15 @@ def regime_sizes(device: Device, dtype: str, *, compared=False) -> list[Size]:
 
 
 def comparison(device: Device, dtype: str) -> pd.DataFrame:
-    """OWN at one size per regime: in mode replay: n, `label` and `place` of the size, fraction_of_limit, and under the name of
-    each published kernel its time over ours."""
+    """OWN at one size per regime, in mode replay where published kernels were timed at that size, else in the mode that judges it best: n,
+    `label` and `place` of the size, fraction_of_limit, and under the name of each published kernel its time over ours."""
     own, both = own_rows(device, dtype), beside_published(device)
     both = both[(both["dtype"] == dtype) & (both["mode"] == "replay")].drop_duplicates(["elements", "n", "method"])
     ratios = both.pivot(index=["elements", "n"], columns="method", values="ratio").reindex(columns=list(PUBLISHED))
-    found = [replace(size, mode="replay") for size in regime_sizes(device, dtype, compared=True)]  # the one in which the others were timed
-    parts = [_of_size(own, size).assign(label=size.label, place=size.title(dtype)) for size in found]
+    timed = set(ratios.index.get_level_values("elements"))
+    found = [replace(size, mode="replay") if size.elements in timed else size for size in regime_sizes(device, dtype, compared=True)]
+    places = [size.title(dtype) + (f", {size.mode}" if size.mode != "replay" else "") for size in found]
+    parts = [_of_size(own, size).assign(label=size.label, place=place) for size, place in zip(found, places)]
     return pd.concat(parts or [own.assign(label="", place="")]).join(ratios, on=["elements", "n"])
 
 

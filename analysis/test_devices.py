@@ -107,11 +107,11 @@ def test_pages_show_both_gpus_each_beside_its_own_copy(tmp_path):
     found = texts(tmp_path)
     readme, page = found["README.md"], found["docs/results.md"]
     assert f"On one {H100_NAME}, where no published kernel was timed" in readme and re.search(rf"On one {H200_NAME}, `fwht::transform` is [\d.]+ times", readme)
-    for folder, name, elements in ((second, H100_NAME, 1 << 23), (first, H200_NAME, 1 << 24)):
+    for folder, name, elements, l2_mode in ((second, H100_NAME, 1 << 23, "alternating"), (first, H200_NAME, 1 << 24, "replay")):
         (device,) = runs([load_folder(folder)])
         own = tables.own_rows(device, "f16").set_index(["n", "elements", "mode"])["fraction_of_limit"]
-        dram, l2 = (tables.percent(own[(4096, count, mode)]) for count, mode in ((1 << 28, "replay"), (elements, "replay")))
-        table = re.split(rf"^{name}:$", readme, flags=re.MULTILINE)[1].split("\n\n")[1]
+        dram, l2 = (tables.percent(own[(4096, count, mode)]) for count, mode in ((1 << 28, "replay"), (elements, l2_mode)))
+        table = re.split(rf"^{name}, commit `\w+`, [\d-]+:$", readme, flags=re.MULTILINE)[1].split("\n\n")[1]
         assert re.search(rf"^\| 4096 \| {dram} \| ({'' if name == H100_NAME else '[0-9.]+ [|] [0-9.]+ [|] '}){l2} ", table, re.MULTILINE)
         assert (
             f"experiments/results/{folder.name}" in page and name in found["docs/figures/speed.svg"] and name in found["docs/figures/error_against_speed.svg"]

@@ -386,6 +386,19 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
     assert set(own[own["rotation"] == "all_to_all"]["piece"]) == {"transform", "all_gather"}
 
 
+def test_layers_that_were_only_checked_have_no_times_to_compare(tmp_path):
+    """As fwht_tensor_parallel --host writes them: neither layers nor pieces were timed."""
+    writer, untimed = parallel_writer(), dict.fromkeys(("time_us", "min_us", "max_us", "pieces_us"), "")
+    rows = writer.tables["tensor_parallel.csv"]
+    rows.extend([row | untimed | {"ranks": 4} for row in rows])
+    device = device_of(writer, tmp_path / "both")
+    assert set(layers.speedups(device)["ranks"]) == {2} and layers.prediction(device, [device]) is None
+    rows[:] = [row | untimed for row in rows]
+    writer.tables["tensor_parallel_pieces.csv"].clear()
+    device = device_of(writer, tmp_path / "none")
+    assert layers.speedups(device).empty and layers.algorithms(device).empty and not {"tp-speedup", "tp-time", "tp-model"} & set(parts_of(device))
+
+
 def test_a_run_without_them_has_none_of_these_sections(tmp_path):
     device = device_of(gpu_folder(**TINY), tmp_path)
     queries = (layers.linear, layers.linear_best, layers.rotated, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces,

@@ -8,9 +8,9 @@ import subprocess
 import pandas as pd
 import pytest
 
-from analysis import charts, load, pages, report, tables
+from analysis import charts, load, pages, profile, report, tables
 from analysis.cli import main
-from analysis.conftest import gpu_folder
+from analysis.conftest import FolderWriter, gpu_folder
 from analysis.load import ResultsError
 
 README = """# x
@@ -407,6 +407,27 @@ def test_findings_quote_the_variants_own_page(tmp_path):
     page.write_text("# naive\n\n**Idea.** x\n\n**What limits it.** Passes over [memory](../a.md).\n\nAnd more.\n\n**Measured**\n")
     assert pages.card_words(tmp_path, "naive") == pages.card_words(tmp_path, "naive_published") == "Passes over memory.\n\nAnd more."
     assert pages.card_words(tmp_path, "nai") == pages.card_words(tmp_path, "other") == ""
+
+
+def test_no_counter_stands_beside_the_time_of_another_launch(monkeypatch, tmp_path):
+    """Settings are compared but for the table that picked; a problem without a time keeps its counters."""
+    writer = FolderWriter(variants=["naive", "auto"])
+    for variant, n, settings in (("naive", 16, {"threads": 256}), ("naive", 32, {"threads": 128}), ("auto", 16, {"picked": "naive", "picked_by": "b"})):
+        writer.measure(variant, "f16", n, 1 << 15, "replay", settings=json.dumps(settings))
+    (device,) = load.load([writer.write(tmp_path / "run")])
+    launches = [("naive", 16, {"threads": 256}), ("naive", 32, {"threads": 256}), ("naive", 64, {"threads": 256}),
+                ("auto", 16, {"picked": "naive", "picked_by": "a"})]  # fmt: skip
+    rows = [{"variant": v, "dtype": "f16", "n": n, "rows": (1 << 15) // n, "placement": "in", "row_stride": n} for v, n, _ in launches]
+    settings = pd.DataFrame(rows).astype(str).assign(peak="", kernels="1", settings=[json.dumps(words) for *_, words in launches])
+    found = profile.Profile(tmp_path, {}, {}, pd.DataFrame(), settings)
+    monkeypatch.setattr(profile.Profile, "transforms", pd.DataFrame(rows).assign(elements=1 << 15, regime="small"))
+    every = pages.profiled(device, found)
+    assert list(every["changed"]) == [False, True, False, False] and list(every["share"].notna()) == [True, True, False, True]
+    assert pages.profiled_sizes(found) == "small 64 KiB"
+
+
+def test_a_ratio_below_one_never_reads_as_one():
+    assert [pages.ratio_text(value) for value in (0.9954, 0.92, 1.0, 1.004)] == ["0.995", "0.92", "1.00", "1.00"]
 
 
 # Lowest first: a module knows those before it.

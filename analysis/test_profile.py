@@ -57,6 +57,16 @@ def test_thousands_and_gaps_in_numbers():
     assert all(np.isnan(ncu.number(text)) for text in ("", "n/a", "nan"))
 
 
+def test_codes_of_a_length_are_problems_of_their_own(profiled):
+    """Folders of before had neither operator nor encoding: what they hold are transforms."""
+    assert list(profiled.transforms["variant"]) == list(profiled.problems["variant"])
+    coded = profiled.kernels[profiled.kernels["variant"] == "wgmma"].assign(encoding="e4m3:row")
+    both = dataclasses.replace(profiled, kernels=pd.concat([profiled.kernels, coded], ignore_index=True))
+    wgmma = both.problems[both.problems["variant"] == "wgmma"]
+    assert list(wgmma["encoding"]) == ["", "e4m3:row"] and wgmma["time_us"].nunique() == 1
+    assert list(both.transforms["variant"]) == list(profiled.problems["variant"])
+
+
 def test_another_number_of_kernels_is_refused():
     text, launches = recorded()
     launches.loc[0, "kernels"] = "2"

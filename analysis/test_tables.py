@@ -237,6 +237,7 @@ def test_gains_over_the_published_kernels(device):
     assert gain.worst == pytest.approx(ratios.min())
     assert gain.published_share == pytest.approx(np.prod(both["fraction"]) ** (1 / len(both)))
     assert tables.gains(replace(device, name="Another GPU"), "wgmma") == [] and tables.gains(device, "nobody") == []
+    assert tables.gains(device, "wgmma", mode="replay") == list(gains.values()) and tables.gains(device, "wgmma", mode="host") == []
 
 
 def test_which_takes_the_nearest_row_count_and_its_mode(gpu, device):
@@ -274,6 +275,10 @@ def test_which_on_the_command_line(gpu, capsys):
     assert "n=3 was not measured" in capsys.readouterr().err
     for wrong in (["--n", "0", "--rows", "8"], ["--n", "x", "--rows", "8"], ["--n", "16", "--rows", "-1"], ["--n", "16"]):
         assert main(["which", str(gpu), *wrong]) == 2
+    for dtype, said in (("i32", "nothing was measured in i32"), ("i8", "'i8' is not one of 'f16', 'bf16', 'f32', 'f64', 'i32', 'i64'")):
+        capsys.readouterr()
+        assert main(["which", str(gpu), "--n", "16", "--rows", "8", "--dtype", dtype]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_encoded_and_other_widths_are_families_of_their_own(tmp_path):
@@ -417,6 +422,15 @@ def test_the_published_kernels_stand_beside_rows_in_place_in_their_mode(tmp_path
     (row,) = tables.comparison(device, "f16").to_dict("records")
     theirs = tables.published().query("dtype == 'f16' and mode == 'replay' and n == 4096 and elements == @one.elements and method == @one.method")
     assert row["mode"] == "replay" and row[one["method"]] == pytest.approx(theirs["time_us"].item() / 100)
+
+
+def test_sizes_without_published_kernels_are_shown_in_the_mode_that_judges_them_best(tmp_path):
+    writer = FolderWriter()
+    writer.context["device"]["name"] = "NVIDIA A100"
+    for elements, mode in ((1 << 23, "replay"), (1 << 23, "alternating"), (1 << 28, "replay")):
+        writer.measure("auto", "f16", 4096, elements, mode, settings='{"picked":"naive"}')
+    found = tables.comparison(load([writer.write(tmp_path / "run")])[0], "f16")
+    assert list(found["mode"]) == ["replay", "alternating"] and list(found["place"]) == ["DRAM, 512 MiB", "L2, 16 MiB, alternating"]
 
 
 def test_row_lengths_of_a_few_rows_and_of_a_like_size(tmp_path):

@@ -107,6 +107,7 @@ def test_asks_once_for_all_packages(bin_folder: Path, tmp_path: Path, has_venv: 
         ("sweep --grid smoke --variant=cpu,nope", "unknown variant 'nope'; known: .*"),
         *((f"{command} --output=", "--output needs a value; .*") for command in ("run", "accuracy")),
         *((f"{command} --output {TESTBED}/below", f"--output {TESTBED}/below: {TESTBED} is a file, not a folder.") for command in ("run", "accuracy")),
+        (f"run --output {ROOT}/analysis", f"{ROOT}/analysis is there already; --resume continues a results folder"),
         *((f"{command} --grid nope", "unknown grid 'nope': no such file, and the built-in grids are .*headline host .*")
           for command in ("run", "sweep", "profile")),
         ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .*"),

@@ -93,8 +93,8 @@ def options(found: argparse.Namespace, *names: str) -> list[str]:
     return [word for name in names for value in listed(found, name) for word in (f"--{name}", value)]
 
 
-def check_output(path: str | None) -> None:
-    """A results folder can be made there."""
+def check_output(path: str | None, *, new: bool = False) -> None:
+    """A results folder can be made there; `new`: none is continued."""
     if not path:
         return
     above = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
@@ -102,6 +102,8 @@ def check_output(path: str | None) -> None:
         refuse(f"--output {path}: {above} is a file, not a folder.")
     if not os.access(above, os.W_OK):
         refuse(f"--output {path}: {above} cannot be written.")
+    if new and above == Path(path) and any(above.iterdir()):
+        refuse(f"{path} is there already; --resume continues a results folder")
 
 
 def names_of(kind: str) -> list[str]:
@@ -188,7 +190,7 @@ def command_run(arguments: list[str]) -> int:
       --variant NAME  only this variant; may be repeated (default: all)
     """
     asked = parse("run", arguments, one=("--grid", "--output"), many=("--variant",))
-    check_output(asked.output)
+    check_output(asked.output, new=True)
     grid = asked.grid or "quick"
     check_room(1500)
     gpu = has_gpu()

@@ -869,7 +869,8 @@ TEST(Walsh, SketchesOnADeviceRefuseWhatTheyCannotUse) {
   EXPECT_EQ(said({5, 9, 1}, Dtype::f32, 1, x, x, x), "rows=9 must be between 1 and 8, the padded length");
   EXPECT_EQ(said({5, 0, 1}, Dtype::f32, 1, x, x, x), "rows=0 must be between 1 and 8, the padded length");
   EXPECT_EQ(said({5, 2, 1}, Dtype::f16, 1, x, x, x), "dtype f16 must be f32 or f64 for sketches");
-  EXPECT_NE(said({5, 2, 1}, Dtype::f32, -1, x, x, x).find("vectors=-1 must be at least 0"), std::string::npos);
+  EXPECT_NE(said({5, 2, 1}, Dtype::f32, -1, x, x, x).find("vectors=-1 must be at least 0"),
+            std::string::npos);
   EXPECT_EQ(said({5, 2, 1}, Dtype::f32, 1, nullptr, x, x), "table is a null pointer");
   EXPECT_NE(said({5, 2, 1}, Dtype::f32, 1, x + 1, x, x).find("must be aligned to 8 bytes"),
             std::string::npos);
