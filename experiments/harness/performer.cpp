@@ -56,7 +56,7 @@ Performer::CodedResult Performer::encode(const Problem& problem, const std::vect
   Slices& slices = workspace.get(describe(*variant_, problem).buffers);
   slices.fill(input);
   Operands operands = encoded_operands(problem, slices.in(0), slices.out(0));
-  operands.tensor_scale = tensor_scale;
+  if (needs_tensor_scale(problem.encoding)) operands.tensor_scale = tensor_scale;
   plan->execute(operands);
   synchronize(variant_->memory);
   CodedResult encoded;
