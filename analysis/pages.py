@@ -50,8 +50,8 @@ def named(name: str, devices: Sequence[Any]) -> str:
 
 
 def ratio_text(value: float) -> str:
-    """Two digits; three where two would hide that `value` is below 1."""
-    return fixed(value, 3 if value < 1 and fixed(value) == "1.00" else 2)
+    """Two digits; three where two would hide that `value` is below 1, and never up to 1."""
+    return fixed(min(value, 0.999), 3) if value < 1 and fixed(value) == "1.00" else fixed(value, 2)
 
 
 def render(template: str, **values: Any) -> str:

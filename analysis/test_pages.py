@@ -427,7 +427,7 @@ def test_no_counter_stands_beside_the_time_of_another_launch(monkeypatch, tmp_pa
 
 
 def test_a_ratio_below_one_never_reads_as_one():
-    assert [pages.ratio_text(value) for value in (0.9954, 0.92, 1.0, 1.004)] == ["0.995", "0.92", "1.00", "1.00"]
+    assert [pages.ratio_text(value) for value in (0.9954, 0.9997, 0.92, 1.0, 1.004)] == ["0.995", "0.999", "0.92", "1.00", "1.00"]
 
 
 # Lowest first: a module knows those before it.

@@ -466,17 +466,35 @@ std::vector<std::string> without_options(const std::vector<std::string>& argv,
   return words;
 }
 
-// Whether `later` did what `run` was asked for: the same grid, and no choice from it that `run` had not.
+// The options of a run with their values, in any order, without where its results go and which grid it has.
+std::multiset<std::string> choices_of(const Json& run) {
+  constexpr std::string_view kNoChoice[] = {"--output", "--resume", "--grid"};
+  std::multiset<std::string> choices;
+  std::string option;
+  for (const std::string& word : without_options(run["argv"].get<std::vector<std::string>>(), kNoChoice)) {
+    if (!word.starts_with("--")) {
+      option += '=' + word;
+      continue;
+    }
+    if (!option.empty()) choices.insert(option);
+    option = word;
+  }
+  if (!option.empty()) choices.insert(option);
+  return choices;
+}
+
+// Whether `later` did what `run` was asked for: the same choices from the same grid, or a sweep of all of it.
 bool does_all_of(const Json& later, const Json& run) {
   const auto same = [&](const char* key) { return later.value(key, Json()) == run.value(key, Json()); };
-  const auto choice = [](const Json& of) {
-    constexpr std::string_view kNoChoice[] = {"--output", "--resume", "--grid"};
-    const auto words = without_options(of["argv"].get<std::vector<std::string>>(), kNoChoice);
-    return std::set<std::string>(words.begin(), words.end());
+  if (!same("program") || !same("grid") || !same("grid_text")) return false;
+  const std::multiset<std::string> asked = choices_of(later), known = choices_of(run);
+  if (asked == known) return true;
+  const auto narrows = [](const std::string& choice) {
+    constexpr std::string_view kFilters[] = {"--variant", "--n", "--dtype", "--benchmark_filter"};
+    return std::find(std::begin(kFilters), std::end(kFilters), choice.substr(0, choice.find('='))) !=
+           std::end(kFilters);
   };
-  const std::set<std::string> known = choice(run), asked = choice(later);
-  return same("program") && same("grid") && same("grid_text") &&
-         std::includes(known.begin(), known.end(), asked.begin(), asked.end());
+  return run["program"] == "fwht_sweep" && asked.empty() && std::all_of(known.begin(), known.end(), narrows);
 }
 
 // The folder is complete when every run is, or a later one has done what it left undone.

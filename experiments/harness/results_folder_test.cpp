@@ -136,6 +136,11 @@ TEST_F(ResultsFolderTest, IsNotCompletedByAnotherGridOrByAPartOfItsOwn) {
   part.argv = {"fwht_sweep", "--grid", "quick", "--n", "64", "--resume", "r"};
   ResultsFolder::resume(path, part, sweep).finish();
   EXPECT_EQ(context()["complete"], false) << "a part of the grid";
+  part.argv = {"fwht_sweep", "--n", "64", "--n=128", "--resume", "r"};
+  ResultsFolder::resume(path, part, sweep);  // killed, too
+  part.argv = {"fwht_sweep", "--n", "64", "--resume", "r"};
+  ResultsFolder::resume(path, part, sweep).finish();
+  EXPECT_EQ(context()["complete"], false) << "fewer values of an option";
   Provenance whole = provenance;
   whole.argv = {"elsewhere/fwht_sweep", "--resume=r"};
   ResultsFolder::resume(path, whole, sweep).finish();

@@ -145,11 +145,11 @@ def in_place_stride(view: View, name: str = "x") -> int:
 
 
 def require_apart(shape: Sequence[int], strides: Sequence[int], name: str) -> None:
-    """Raises ValueError for an array whose elements share memory, so that it cannot be written."""
+    """Raises ValueError for an array whose elements may share memory, so that it cannot be written."""
     reach = 0
     for stride, size in sorted((abs(stride), size) for size, stride in zip(shape, strides) if size > 1):
         if stride <= reach and 0 not in shape:
-            raise ValueError(f"fwht: {name} has strides {tuple(strides)} for shape {tuple(shape)}; to be written its elements must not share memory")
+            raise ValueError(f"fwht: {name} has strides {tuple(strides)} for shape {tuple(shape)}; to be written its elements must lie apart, as those of a contiguous array do")
         reach += stride * (size - 1)
 
 

@@ -46,7 +46,7 @@ class Fp8Linear(_KeepsTypes):
 
     One launch makes codes and a scale per token of Q x (`fwht.hadamard_quantize(x, "e4m3:row")`); the weights are codes with a scale
     per output of W Q^T, formed in float32 and rounded once. torch._scaled_mm multiplies. Where the device has no such product, codes are
-    multiplied in float32, and a warning says so once; `why_not` is that sentence, "" where there is one.
+    multiplied in float32, and a warning says so once (not inside `torch.compile`); `why_not` is that sentence, "" where there is one.
 
     Args:
         weight: (n, k), n and k multiples of 16: of a torch.nn.Linear, finite, in any dtype of floating point.
@@ -57,7 +57,8 @@ class Fp8Linear(_KeepsTypes):
     Shape: (..., k) to (..., n), bfloat16. Not differentiable. Raises ValueError for other sizes, a weight that is not finite and a k
     that has no operator, TypeError for tokens of another dtype and for what is no tensor of floating point.
 
-    Its state_dict has the operator's text as `_extra_state`: `load_state_dict` raises ValueError where the module rotates otherwise.
+    Its state_dict has the operator's text as `_extra_state`: `load_state_dict` raises ValueError where the module rotates otherwise, by
+    another operator or with signs on one side alone, and loads nothing.
     Of state_dicts from before, which lack it, strict loading says so; with strict=False they are loaded as they are.
     """
 
@@ -94,9 +95,17 @@ class Fp8Linear(_KeepsTypes):
         return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
-        theirs, ours = (bytes(each.tolist()).decode() or "nothing" for each in (state, self.get_extra_state()))
-        if theirs != ours:
+        """What it says is asked before anything is loaded."""
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        def said(text: torch.Tensor, has_signs: bool) -> str:
+            return (bytes(text.tolist()).decode() or "nothing") + (" with signs" if has_signs else "")
+
+        own = self.get_extra_state()
+        theirs = said(state_dict.get(f"{prefix}_extra_state", own), f"{prefix}signs" in state_dict)
+        if theirs != (ours := said(own, self.signs is not None)):
             raise ValueError(f"fwht: the state is of an Fp8Linear that rotates by {theirs}; this one rotates by {ours}")
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def quantize(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes of Q x, and a scale for each token."""

@@ -148,7 +148,7 @@ def hadamard_quantize(
         prologue: what rows are put through first, with the bits of a kernel of its own in front: `RmsNorm`, `Rope`; signs come
             after it. On a GPU for the formats e4m3 and mxfp4. Positions on the host are checked, those on a device are not.
         out: (codes, scales) to write, as an earlier call returned them: shape, dtype, device and strides count, and they share no
-            memory with x. Scales are None where the encoding has none.
+            memory with x or each other, which is not looked at inside `torch.compile`. Scales are None where the encoding has none.
 
     Returns: `Encoded(codes, scales)`; with out what that holds.
         codes: 8 bits: x's shape, torch.float8_e4m3fn or torch.int8. 4 bits: (..., n/2), torch.uint8, the even element in the low
@@ -226,6 +226,12 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
                 f"fwht: {name} of out have shape {view.shape}, strides {view.strides} and dtype {view.dtype_name}; as new ones they have "
                 f"shape {size}, {'contiguous' if contiguous else f'strides {(1, rows)}'}, and dtype {dtype}, on x's device where they can be written"
             )
+    if face is None and scales is not None:  # what the library writes are scales of its own, so that it cannot see these
+        import numpy
+
+        for name, other in (("codes of out", codes), ("x", x)):
+            if numpy.may_share_memory(scales, other):
+                raise ValueError(f"fwht: scales of out and {name} share memory")
     return codes, scales
 
 

@@ -613,7 +613,10 @@ class Sketch:
     def _tensors_of(self, x: Any) -> tuple[Any, Any]:
         torch = sys.modules["torch"]
         bits = self.signs.on(x)[:, None] >> torch.arange(8, dtype=torch.uint8, device=x.device) & 1
-        kept = torch.tensor(list(self._kept), dtype=torch.uint8, device=x.device).view(torch.int64)
+        if torch.compiler.is_compiling():  # a graph has no buffer to read from
+            kept = torch.tensor(list(self._kept), dtype=torch.uint8, device=x.device).view(torch.int64)
+        else:
+            kept = torch.frombuffer(bytearray(self._kept), dtype=torch.int64).to(x.device)
         return 1 - 2 * bits.flatten()[: self.length].to(x.dtype), kept
 
     def _table(self, x: Any) -> Any:

@@ -607,9 +607,14 @@ def test_a_state_of_another_rotation_is_refused():
     make = lambda **options: fwht.nn.Fp8Linear(torch.randn(32, 64), **options)
     x, first, second = torch.randn(2, 64).bfloat16(), make(), make(operator="64")
     assert second.load_state_dict(first.state_dict()) and torch.equal(first(x), second(x))
-    for other, words in ((make(rotate=False), "nothing"), (make(operator="64r"), "64r")):
+    signed = make(signs=fwht.operators.random_signs(64, 1))
+    for other, words in ((make(rotate=False), "nothing"), (make(operator="64r"), "64r"), (signed, "64 with signs")):
+        codes = other.codes.clone()
         with pytest.raises(ValueError, match=f"is of an Fp8Linear that rotates by 64; this one rotates by {words}$"):
-            other.load_state_dict(first.state_dict())
+            other.load_state_dict(first.state_dict(), strict=False)
+        assert torch.equal(other.codes.view(torch.uint8), codes.view(torch.uint8))  # nothing is loaded
+    with pytest.raises(ValueError, match="rotates by 64 with signs; this one rotates by 64$"):
+        second.load_state_dict(signed.state_dict(), strict=False)
     before = {name: each for name, each in first.state_dict().items() if name != "_extra_state"}
     with pytest.raises(RuntimeError, match='Missing key.*"_extra_state"'):
         second.load_state_dict(before)

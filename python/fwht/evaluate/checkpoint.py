@@ -42,7 +42,7 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     check_folder(folder)
     Path(folder).mkdir(parents=True, exist_ok=True)  # transformers only logs that it cannot
     if "R4" not in rotation.names:
-        rotate_model(model, rotation).save_pretrained(folder)
+        _save(rotate_model(model, rotation), folder)
         return
     rotate_model(model, rotation)
     n = model.config.intermediate_size
@@ -54,7 +54,16 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     }  # fmt: skip
     model.config.fwht = {"rotations": sorted(rotation.names), "seed": rotation.seed, "operator": operators.operator_for(n)}
     matrix = _matrix(rotation.mlp_signs(model), n).to(model.dtype)
-    model.save_pretrained(folder, state_dict=model.state_dict() | {_MATRIX: matrix})
+    _save(model, folder, state_dict=model.state_dict() | {_MATRIX: matrix})
+
+
+def _save(model: Any, folder: str | Path, **options: Any) -> None:
+    from safetensors import SafetensorError
+
+    try:
+        model.save_pretrained(folder, **options)
+    except SafetensorError as error:  # a full disk, for example, is no OSError there
+        raise OSError(f"{folder} cannot be written: {error}") from None
 
 
 def check_folder(folder: str | Path) -> None:

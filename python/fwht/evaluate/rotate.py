@@ -36,8 +36,9 @@ class Rotation:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seed, int) or not 0 <= self.seed < MOST_SEEDS:
+        if not hasattr(self.seed, "__index__") or not 0 <= self.seed < MOST_SEEDS:
             raise ValueError(f"seed={self.seed!r} must be an integer from 0 to 2^63 - 1")
+        object.__setattr__(self, "seed", int(self.seed))  # of NumPy, too
 
     @classmethod
     def parse(cls, text: str, seed: int = 0) -> Rotation:
