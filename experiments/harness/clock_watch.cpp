@@ -126,8 +126,11 @@ ClockedTiming Unthrottled::measure(std::string_view load, const std::function<Ti
     ClockedTiming measured{time(), watch_.state(), measurements};
     const bool throttled = is_throttled(measured.clock);
     was_throttled_ |= throttled;
-    if (!throttled) in_vain_ = 0;
-    if (!throttled || in_vain_ >= kInVain) return measured;
+    // A clock that comes back step by step has no reason any more.
+    const bool slow = measured.clock.sm_mhz < kSlow * highest_mhz_;
+    if (!throttled) highest_mhz_ = std::max(highest_mhz_, measured.clock.sm_mhz);
+    if (!throttled && !slow) in_vain_ = 0;
+    if (!(throttled || slow) || in_vain_ >= kInVain) return measured;
     if (measurements == kMost) {
       ++in_vain_;
       return measured;

@@ -52,18 +52,20 @@ class ClockWatch {
 /// A timing and what the clock did meanwhile.
 struct ClockedTiming : Timing {
   ClockState clock = {};
-  int measurements = 1;  ///< that were made; all but the last were throttled
+  int measurements = 1;  ///< that were made; all but the last were throttled or slow
 
   /// The columns sm_clock_mhz, throttle and measurements; none where the clock is not known.
   void describe_clock(CsvRow& row) const;
 };
 
-/// Measures again what was throttled, at most kMost times in all. After kInVain measurements in a row that
-/// stayed throttled it is the load itself, or the machine: then each is measured once. Another load after one
-/// that was throttled first lets the clock recover, for at most kMostPauses pauses.
+/// Measures again what was throttled, or had less than kSlow of the highest clock so far, at most kMost
+/// times in all. After kInVain measurements in a row that stayed so it is the load itself, or the machine.
+/// Then each is measured once. Another load after one that was throttled first lets the clock recover, for
+/// at most kMostPauses pauses.
 class Unthrottled {
  public:
   static constexpr int kMost = 3, kInVain = 4, kMostPauses = 10;
+  static constexpr double kSlow = 0.95;
 
   /// `pause` stands between two measurements of one; by default 200 ms.
   explicit Unthrottled(ClockWatch watch, std::function<void()> pause = {});
@@ -79,6 +81,7 @@ class Unthrottled {
   std::function<void()> pause_;
   std::string load_;
   bool was_throttled_ = false;  // this load, once at least
+  int highest_mhz_ = 0;         // of measurements that were not throttled
   int in_vain_ = 0;
 };
 

@@ -101,6 +101,30 @@ TEST_F(ClockWatchTest, WhatWasThrottledIsMeasuredAgain) {
   EXPECT_EQ(pauses_, 1);
 }
 
+// Behind a load that was throttled the clock comes back step by step, and no reason is left.
+TEST_F(ClockWatchTest, WhatHadALowClockIsMeasuredAgain) {
+  Unthrottled unthrottled{watch(), [this] { *mhz_ = ++pauses_ == 2 ? 1980 : 1900; }};
+  const auto time = [&] {
+    unthrottled.watch().sample();
+    return summarize({static_cast<double>(*mhz_)}, 1);
+  };
+  EXPECT_EQ(unthrottled.measure("a", time).measurements, 1);
+  *mhz_ = 1770;
+  EXPECT_EQ(row_of(unthrottled.measure("a", time)),
+            (CsvRow{{"sm_clock_mhz", "1900"}, {"throttle", ""}, {"measurements", "2"}}))
+      << "within 5 % of the highest";
+  *mhz_ = 1770;
+  EXPECT_EQ(unthrottled.measure("a", time).time_us, 1980);
+  pauses_ = 100;
+  const std::function<Timing()> stays_low = [&] {
+    *mhz_ = 1500;
+    return time();
+  };
+  for (int i = 0; i < Unthrottled::kInVain; ++i)
+    EXPECT_EQ(unthrottled.measure("b", stays_low).measurements, Unthrottled::kMost);
+  EXPECT_EQ(unthrottled.measure("b", stays_low).measurements, 1) << "it is the load itself";
+}
+
 TEST_F(ClockWatchTest, WhatStaysThrottledIsMarkedAndSoonMeasuredOnce) {
   Unthrottled unthrottled{watch(), count_};
   for (int i = 0; i < Unthrottled::kInVain; ++i) {
