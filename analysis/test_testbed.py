@@ -110,7 +110,7 @@ def test_asks_once_for_all_packages(bin_folder: Path, tmp_path: Path, has_venv: 
         (f"run --output {ROOT}/analysis", f"{ROOT}/analysis is there already; --resume continues a results folder"),
         *((f"{command} --grid nope", "unknown grid 'nope': no such file, and the built-in grids are .*headline host .*")
           for command in ("run", "sweep", "profile")),
-        ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .*"),
+        ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .* i32 i64"),
         ("sweep --mode warm", "unknown mode 'warm'; known: replay replay_pdl alternating cold host"),
         ("sweep --placement=sideways", "unknown placement 'sideways'; known: in out"),
         ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci nightly host sanitize thread"),

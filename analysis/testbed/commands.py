@@ -115,7 +115,7 @@ def names_of(kind: str) -> list[str]:
 def check_selection(command: str, arguments: list[str]) -> None:
     """Arguments of fwht_sweep: its options, and those values that are names."""
     known = {"--variant": names_of("variant"), "--mode": names_of("mode"), "--placement": names_of("placement"),
-             "--dtype": ["f16", "fp16", "bf16", "f32", "fp32", "f64", "fp64"]}  # fmt: skip
+             "--dtype": ["f16", "fp16", "bf16", "f32", "fp32", "f64", "fp64", "i32", "i64"]}  # fmt: skip
     option = ""
     for argument in arguments:
         value = argument

@@ -93,7 +93,8 @@ void add_grid_options(CLI::App& app, GridOptions& options) {
   app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out][/ld4104]")
       ->take_all();
   app.add_option("--variant", options.variants, "names, with commas or repeated (default: all)")->take_all();
-  app.add_option("--dtype", options.dtypes, "only f16, bf16 or f32 of the grid")->take_all();
+  app.add_option("--dtype", options.dtypes, "only these of the grid: f16, bf16, f32, f64, i32, i64")
+      ->take_all();
   app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
 }
 
