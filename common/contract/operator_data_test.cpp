@@ -11,11 +11,6 @@
 namespace fwht {
 namespace {
 
-template <class Body>
-std::string refusal(Body&& body) {
-  return bad_request_of([&] { body(); });
-}
-
 /// A random orthogonal matrix in FP64, by Gram and Schmidt, done twice.
 std::vector<double> random_orthogonal(std::int64_t order, unsigned seed) {
   std::mt19937_64 generator(seed);
@@ -61,7 +56,7 @@ TEST(Signs, ArePackedOneBitAnElement) {
 TEST(Signs, OtherValuesAreRefused) {
   for (const double wrong : {0.0, 0.5, -2.0, std::nan("")}) {
     const std::vector<double> signs{1.0, -1.0, wrong, 1.0};
-    EXPECT_EQ(refusal([&] { pack_signs(signs); }).find("sign 2 of 4 is "), 0U) << wrong;
+    EXPECT_EQ(bad_request_of([&] { pack_signs(signs); }).find("sign 2 of 4 is "), 0U) << wrong;
   }
 }
 
@@ -89,24 +84,27 @@ TEST(DenseFactor, WhatIsNotOrthogonalIsRefusedWithBothNumbers) {
     std::vector<double> both = small;
     both.insert(both.end(), large.begin(), large.end());
     EXPECT_EQ(dense_entry_count(op), static_cast<std::int64_t>(both.size()));
-    EXPECT_EQ(refusal([&] { check_dense(op, dtype, stored(dtype, both).data()); }), "");
-    EXPECT_NE(refusal([&] { check_dense(op, dtype, nullptr); }).find("null pointer"), std::string::npos);
+    EXPECT_EQ(bad_request_of([&] { check_dense(op, dtype, stored(dtype, both).data()); }), "");
+    EXPECT_NE(bad_request_of([&] { check_dense(op, dtype, nullptr); }).find("null pointer"),
+              std::string::npos);
     // One entry off by enough that the length of its row is off by three times the limit.
     std::vector<double> wrong = both;
     double& entry = wrong[16 + 53 * 7 + 11];
     entry += std::copysign(std::sqrt(3.0 * orthogonality_limit(dtype, 53)) + std::fabs(entry), entry);
-    const std::string sentence = refusal([&] { check_dense(op, dtype, stored(dtype, wrong).data()); });
+    const std::string sentence = bad_request_of([&] { check_dense(op, dtype, stored(dtype, wrong).data()); });
     EXPECT_EQ(sentence.find("operator d4xd53x2: the dense factor of order 53 is not orthogonal"), 0U)
         << sentence;
     EXPECT_NE(sentence.find("the limit for"), std::string::npos);
     for (const double bad : {std::nan(""), HUGE_VAL}) {
       wrong = both;
       wrong[5] = bad;
-      EXPECT_NE(refusal([&] { check_dense(op, dtype, stored(dtype, wrong).data()); }).find("order 4 is not"),
-                std::string::npos);
+      EXPECT_NE(
+          bad_request_of([&] { check_dense(op, dtype, stored(dtype, wrong).data()); }).find("order 4 is not"),
+          std::string::npos);
     }
-    EXPECT_NE(
-        refusal([&] { check_dense(op, dtype, stored(dtype, std::vector<double>(both.size())).data()); }), "");
+    EXPECT_NE(bad_request_of(
+                  [&] { check_dense(op, dtype, stored(dtype, std::vector<double>(both.size())).data()); }),
+              "");
   }
 }
 
@@ -130,14 +128,14 @@ TEST(SignMatrixText, ReadsATable) {
 }
 
 TEST(SignMatrixText, RefusesWhatIsNoHadamardMatrix) {
-  EXPECT_EQ(refusal([] { parse_sign_matrix("++\n++"); }),
+  EXPECT_EQ(bad_request_of([] { parse_sign_matrix("++\n++"); }),
             "rows 0 and 1 of the matrix of order 2 have the product 2, not 0");
-  EXPECT_EQ(refusal([] { parse_sign_matrix("++\n+"); }),
+  EXPECT_EQ(bad_request_of([] { parse_sign_matrix("++\n+"); }),
             "row 1 of the matrix has 1 entries, but there are 2 rows");
-  EXPECT_EQ(refusal([] { parse_sign_matrix("++\n+0"); }),
+  EXPECT_EQ(bad_request_of([] { parse_sign_matrix("++\n+0"); }),
             "row 1 of the matrix has the character '0'; + and - are known");
-  EXPECT_NE(refusal([] { parse_sign_matrix("\n"); }).find("has 0 rows"), std::string::npos);
-  EXPECT_EQ(refusal([] { read_sign_matrix("/no/such/file"); }),
+  EXPECT_NE(bad_request_of([] { parse_sign_matrix("\n"); }).find("has 0 rows"), std::string::npos);
+  EXPECT_EQ(bad_request_of([] { read_sign_matrix("/no/such/file"); }),
             "the matrix file '/no/such/file': there is no such file");
 }
 

@@ -24,8 +24,11 @@ enum class Reader : std::uint8_t {
   twice,    ///< the same of tokens that are longer than a block holds
   any       ///< element by element, one warp or one block per group: all the rest
 };
-constexpr int kMostThreads = 512;             ///< of a block
-constexpr std::int64_t kGroupOfBlock = 1024;  ///< from here on Reader::any gives a group a block
+/// Of a block: with more, a thread has too few registers for the 64 numbers that it may hold.
+constexpr int kMostThreads = 512;
+/// From here on Reader::any gives a group a block: number by number, a warp takes milliseconds for a long
+/// one.
+constexpr std::int64_t kGroupOfBlock = 1024;
 struct Launch {
   Reader reader = Reader::any;
   int vectors = 1;  ///< per lane
