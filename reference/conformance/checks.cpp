@@ -29,6 +29,7 @@ std::span<const Check> all_checks() {
       {"EncodedInBulk", encoded_in_bulk, true, false, true},
       {"Prologues", prologues, false, false, true},
       {"HeadsOfTokens", heads_of_tokens, false, false, true},
+      {"NegativeScales", negative_scales, false, false, true},
       {"Pages", pages, false, false, true},
       {"SmoothInputs", smooth_inputs},
       {"StructuredInputs", structured_inputs},

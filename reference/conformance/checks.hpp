@@ -35,6 +35,7 @@ void encoded_shapes(ConformanceRun& session);
 void encoded_in_bulk(ConformanceRun& session);
 void prologues(ConformanceRun& session);
 void heads_of_tokens(ConformanceRun& session);
+void negative_scales(ConformanceRun& session);
 void pages(ConformanceRun& session);
 
 // Statistical: tolerances derived from the steps.

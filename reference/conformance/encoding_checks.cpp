@@ -397,6 +397,31 @@ void prologues(ConformanceRun& session) {
   }
 }
 
+// Results multiplied by a negative number: the largest |y| of a group is that of the positive one, wherever a
+// kernel multiplies.
+void negative_scales(ConformanceRun& session) {
+  constexpr auto kKinds = static_cast<std::int64_t>(Row::count);
+  const auto judge_encoded = [&](Problem problem, std::string_view text) {
+    problem.scale = -problem.scale;
+    if (const std::optional<Problem> asked = wanted(session, problem, text))
+      judge(session, *asked, edge_rows(*asked), "a negative scale");
+  };
+  for (const std::int64_t n : session.sizes()) {
+    if (!session.on_device() && n != 128) continue;
+    const Problem problem = make_problem(session.dtype(), n, 2 * kKinds);
+    for (const std::string_view text : {"e4m3:row", "e4m3:32", "e4m3:tensor", "int8:128", "int8:32",
+                                        "int4:row,quarot", "mxfp4", "nvfp4:128x4"})
+      judge_encoded(problem, text);
+    Problem prepared = problem;
+    prepared.op = prepared.op.with_signs();
+    prepared.prologue = Prologue{Prologue::Kind::rms_norm};
+    for (const std::string_view text : {"e4m3:row", "mxfp4"})
+      judge_encoded(prepared, text);
+  }
+  for (const Operator& op : session.asked_operators())
+    judge_encoded(make_problem(session.dtype(), op, kKinds), "e4m3:row");
+}
+
 // The same where rows are the heads of tokens, few of them and many.
 void heads_of_tokens(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {

@@ -75,6 +75,7 @@
 #include <cstdint>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/hadacore/hadacore_kernel.cuh"
 
@@ -129,11 +130,8 @@ class HadacorePlan final : public Plan {
             choose(problem.dtype(), table, true, log2_floor(problem.n()), regime_of(2 * problem.elements()))),
         elements_(choose(problem.dtype(), table, false, log2_floor(problem.n()), Regime::dram)),
         scale_constant_(encode(problem.dtype(), scale_constant(problem))) {
-    allow_shared_memory(vectors_);
-    allow_shared_memory(elements_);
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, chosen(true).kernel));
-    registers_ = attributes.numRegs;
+    for (const ConfiguredKernel& choice : {vectors_, elements_})
+      allow_shared(choice.kernel, shape_of(choice).shared_bytes());
   }
 
   Numerics numerics() const override { return numerics_of(problem(), vectors_.config, compute_capability_); }
@@ -152,7 +150,7 @@ class HadacorePlan final : public Plan {
             {"blocks", std::int64_t{grid.x} * grid.y},
             {"threads", std::int64_t{shape.threads()}},
             {"shared_bytes", std::int64_t{shape.shared_bytes()}},
-            {"registers", std::int64_t{registers_}}};
+            {"registers", std::int64_t{registers_of(choice.kernel)}}};
   }
 
  private:
@@ -170,13 +168,6 @@ class HadacorePlan final : public Plan {
     return pointers_aligned && rows_fit_vectors() ? vectors_ : elements_;
   }
 
-  void allow_shared_memory(const ConfiguredKernel& choice) const {
-    const int bytes = shape_of(choice).shared_bytes();
-    if (bytes > 48 * 1024) {
-      FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    }
-  }
-
   void enqueue(const Operands& operands, Stream stream) const override {
     const auto addresses =
         reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
@@ -191,7 +182,6 @@ class HadacorePlan final : public Plan {
   int compute_capability_;
   ConfiguredKernel vectors_, elements_;
   std::uint32_t scale_constant_;
-  int registers_ = 0;
 };
 
 }  // namespace

@@ -130,7 +130,7 @@ class KroneckerPlan final : public Plan {
                       sends_at_once()},
                      {},
                      static_cast<int>(p.rows)};
-    if (is_encoded()) work.out = encoder::output_of(p, operands, group_in_row(p));
+    if (is_encoded()) work.out = encoder::output_of(p, operands, encoder::group_in_row(p.encoding, p.n()));
     void* arguments[] = {&maps, &work};
     launch_at(kernel_,
               {.blocks = blocks_,

@@ -12,12 +12,6 @@ struct EncodedWork : Work {
   int row_count;  ///< of the problem
 };
 
-/// Elements that share a scale within a row, as the kernels see it.
-inline std::int64_t group_in_row(const Problem& problem) {
-  const ScaleGranularity& scales = problem.encoding.scales;
-  return scales.kind == ScaleGranularity::Kind::group ? scales.group : problem.n();
-}
-
 /// The kernels of launches that write codes, see Launch::writes_codes. One scale belongs to a whole row, or
 /// to what lies in a vector of a warp, 256 elements.
 template <Dtype dtype, CodeFormat format>

@@ -77,7 +77,8 @@ class MmaKroneckerPlan final : public Plan {
          p.op.signs_come_last() ? signs : nullptr, static_cast<int>(p.rows), static_cast<int>(tiles_),
          cut_.shape.order, cut_.passes(team_.warps), team_.slots, static_cast<float>(p.scale)},
         {}};
-    if (cut_.results != Results::rows) work.out = encoder::output_of(p, operands, group_in_row(p));
+    if (cut_.results != Results::rows)
+      work.out = encoder::output_of(p, operands, encoder::group_in_row(p.encoding, p.n()));
     void* arguments[] = {&work};
     launch_at(kernel_,
               {.blocks = blocks_,

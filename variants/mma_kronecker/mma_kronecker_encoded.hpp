@@ -13,12 +13,6 @@ struct EncodedWork : Work {
   encoder::Output out;
 };
 
-/// Elements that share a scale within a row, as the kernels see it.
-inline std::int64_t group_in_row(const Problem& problem) {
-  const ScaleGranularity& scales = problem.encoding.scales;
-  return scales.kind == ScaleGranularity::Kind::group ? scales.group : problem.n();
-}
-
 /// Kernels of a storage type and format that are compiled together: a device that compiles PTX does so with
 /// all of an object when it first uses one of them. One scale belongs to what lies in a vector of a warp, 256
 /// elements, or to a whole row.

@@ -79,11 +79,6 @@ constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind != ScaleGranularity::Kind::group && n > 256;
 }
 
-/// Elements of a group as the kernel sees it.
-constexpr std::int64_t group_in_row(const Encoding& encoding, std::int64_t n) {
-  return encoding.scales.kind == ScaleGranularity::Kind::group ? encoding.scales.group : n;
-}
-
 /// Elements that share an fp32 scale in the kernels of storage_encoder.cuh, at least.
 constexpr int fewest_of_group(int log_n) {
   return log_n == 12 || log_n == 14 ? 128 : 64;
@@ -92,7 +87,7 @@ constexpr int fewest_of_group(int log_n) {
 /// Whether these kernels take the problem.
 constexpr bool is_rounded_first(const Encoding& encoding, std::int64_t n) {
   const bool fits = encoder::family_of(encoding.format) != encoder::Family::f32 ||
-                    group_in_row(encoding, n) >= fewest_of_group(log2_floor(n));
+                    encoder::group_in_row(encoding, n) >= fewest_of_group(log2_floor(n));
   return encoder::is_rounded_first(encoding) && fits;
 }
 

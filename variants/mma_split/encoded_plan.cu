@@ -127,7 +127,7 @@ class EncodedPlan final : public Plan {
   void enqueue(const Operands& operands, Stream stream) const override {
     PreparedBatch batch{
         {rows::batch_of(problem(), id_.tile(), factors(problem()), multiprocessors_, operands.in, nullptr),
-         encoder::output_of(problem(), operands, group_in_row(problem().encoding, problem().n()),
+         encoder::output_of(problem(), operands, encoder::group_in_row(problem().encoding, problem().n()),
                             factors(problem()).last)},
         prologue_of(problem(), operands),
         places_of(problem(), operands)};

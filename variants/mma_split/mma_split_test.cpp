@@ -755,8 +755,8 @@ TEST(MmaSplitEncoded, ScalesOfRowsAreJoinedWhereAWarpHasThemInSeveralVectors) {
   EXPECT_TRUE(joined("e4m3:row", 512));
   EXPECT_FALSE(joined("e4m3:row", 256));
   EXPECT_FALSE(joined("e4m3:256", 4096));
-  EXPECT_EQ(group_in_row(parse_encoding("e4m3:row"), 128), 128);
-  EXPECT_EQ(group_in_row(parse_encoding("mxfp4"), 128), 32);
+  EXPECT_EQ(encoder::group_in_row(parse_encoding("e4m3:row"), 128), 128);
+  EXPECT_EQ(encoder::group_in_row(parse_encoding("mxfp4"), 128), 32);
 }
 
 TEST(MmaSplitEncoded, EveryKernelIsCompiledInOnePart) {

@@ -3,8 +3,8 @@
 //   where    e: register inside the 16-byte vector, l: lane, v: vector of the lane, w: warp
 //   n = 1024 ..   b0-b2 e | b3-b7 l | b8.. v, w above
 //      b0,b1,b3,b4: mma 1 | b2,b5-b7: mma 2 | FADD over v | exchange (w <-> v) | FADD over w
-//      w has b8-b9 at 1024, b10 or b9-b10 at 2048, b10-b11 or b9-b11 at 4096, b10-b12 at 8192, b12-b13 at
-//      16384 (b11-b13 for data that are not dense)
+//      w has the highest bits, log2 of the warps that share a row: one to three, as the launch says
+//      (launches.hpp, plain_launches.hpp, encoded_launches.hpp)
 //
 // The exchange adds two words of shared memory an element to the one of load and store, and has no bank
 // conflict (rows::ExchangeBuffer).

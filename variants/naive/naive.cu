@@ -206,7 +206,7 @@ class FactorPlan final : public Plan {
           tables.push_back(static_cast<float>(matrix(i, j)));
       }
     }
-    tables_ = DeviceArray(tables.data(), tables.size() * sizeof(float));
+    tables_ = kept_table(tables);
   }
 
   Numerics numerics() const override { return numerics_of(problem()); }
@@ -225,7 +225,7 @@ class FactorPlan final : public Plan {
     const float* dense = static_cast<const float*>(operands.dense);
     for (const FactorStage& stage : stages_) {
       const Factor& factor = factors[static_cast<std::size_t>(stage.factor)];
-      const float* entries = tables_.as<float>();
+      const float* entries = tables_;
       if (factor.is_named()) entries += begins_[static_cast<std::size_t>(stage.factor)];
       if (factor.basis == Basis::dense) {
         entries = dense;
@@ -243,7 +243,7 @@ class FactorPlan final : public Plan {
 
   std::vector<FactorStage> stages_;
   std::vector<std::size_t> begins_;  // of each factor's table
-  DeviceArray tables_;
+  const float* tables_ = nullptr;
 };
 
 }  // namespace

@@ -261,10 +261,10 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
   }
 }
 
-/// The largest |y| where |x| is the largest |x|: rounding keeps the order.
+/// The largest |y| where |x| is the largest |x|, whatever the sign of the scale: rounding keeps the order.
 template <Dtype dtype>
 __device__ __forceinline__ float rounded_maximum(const Output& out, float maximum) {
-  float y[2] = {multiply(maximum, out.last), 0.0F};
+  float y[2] = {multiply(maximum, fabsf(out.last)), 0.0F};
   if (out.rounds_first) round_to_storage<dtype>(y);
   return larger(y[0], out.rule.floor);
 }

@@ -32,6 +32,11 @@ constexpr bool is_rounded_first(const Encoding& encoding) {
          !finds_scale_of_tensor;
 }
 
+/// Elements that share a scale within a row of n, as the kernels see it.
+constexpr std::int64_t group_in_row(const Encoding& encoding, std::int64_t n) {
+  return encoding.scales.kind == ScaleGranularity::Kind::group ? encoding.scales.group : n;
+}
+
 /// Which number codes are rounded from.
 enum class Codes : std::uint8_t {
   by_reciprocal,  ///< y * (1 / s)

@@ -123,9 +123,8 @@ class PipelinedPlan final : public LinearPlan {
 
 void gather(const LinearProblem& problem, const LinearOperands& operands, void* sorted, Stream stream) {
   const auto* packed = static_cast<const std::byte*>(operands.weights);
-  constexpr std::int64_t kMostTokens = 65535;  // of a launch: blocks in the y dimension
-  for (std::int64_t first = 0; first < problem.m; first += kMostTokens) {
-    const std::int64_t count = std::min(kMostTokens, problem.m - first), at = first * problem.k;
+  for (std::int64_t first = 0; first < problem.m; first += kMostGridLayers) {
+    const std::int64_t count = std::min(kMostGridLayers, problem.m - first), at = first * problem.k;
     launch(gather_tokens,
            {.blocks = ceil_div(problem.k, kArrangeThreads * 8), .threads = kArrangeThreads, .layers = count},
            stream, static_cast<const std::uint16_t*>(operands.x) + at,

@@ -20,7 +20,8 @@
 // Sum e of the accumulator: row g + 8 (e / 2 % 2), token 8 (e / 4) + 2 t + e % 2.
 //
 // What one block leaves of a tile, another one finishes: see Division. It takes partial sums from a
-// workspace, and a word that holds the launch's own number says that they are there.
+// workspace, and a word that holds the plan's own number says that they are there. Whoever has taken them
+// puts the word back to 0, which keeps one launch from the next.
 #pragma once
 
 #include <cuda.h>
