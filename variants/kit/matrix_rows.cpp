@@ -6,6 +6,7 @@
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/device/ptx/fragments.hpp"
 #include "common/host/bits.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::rows {
 
@@ -85,6 +86,24 @@ std::optional<FactorParts> factor_parts_of(const Operator& op) {
   }
   if (!rest.empty()) return std::nullopt;
   return parts;
+}
+
+Support supports_matrix_rows(const Problem& problem) {
+  if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
+    return {
+        concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
+  }
+  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
+  if (problem.programmatic_launch && problem.op.has_dense()) {
+    return {concat("programmatic dependent launch is not offered for the dense factor of ",
+                   to_string(problem.op), ", which a kernel of its own prepares")};
+  }
+  if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
+  if (problem.in.dtype != problem.out.dtype) {
+    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
+                   " are not offered by this variant")};
+  }
+  return {};
 }
 
 Numerics matrix_rows_numerics(const Problem& problem) {

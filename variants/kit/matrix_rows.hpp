@@ -94,6 +94,10 @@ struct FactorParts {
 /// None where there are other factors.
 std::optional<FactorParts> factor_parts_of(const Operator& op);
 
+/// What all variants on such rows ask of a problem: 16-bit data in and out, in plain rows, without prologue,
+/// pages, or a dense factor behind a programmatic launch.
+Support supports_matrix_rows(const Problem& problem);
+
 /// What a plan promises: factor by factor, matrices exact, Sylvester by additions and split stages, one
 /// rounding.
 Numerics matrix_rows_numerics(const Problem& problem);

@@ -92,8 +92,10 @@ __device__ void eight_point_stage(float (&x)[tiles][4], const std::uint32_t (&h8
 struct Stage2Constants {
   std::uint32_t hadamard[2], minus_identity;
 
-  __device__ explicit Stage2Constants(int lane)
-      : hadamard{ptx::sylvester_fragment(ptx::kBf16One, lane), 0},
+  __device__ explicit Stage2Constants(int lane) : Stage2Constants(lane, lane) {}
+  /// With the columns of the result in another order: `of_lane` is the lane whose fragment this one takes.
+  __device__ Stage2Constants(int lane, int of_lane)
+      : hadamard{ptx::sylvester_fragment(ptx::kBf16One, of_lane), 0},
         minus_identity(ptx::minus_identity_fragment(lane)) {
     asm volatile("" : "+r"(hadamard[0]), "+r"(minus_identity));
     hadamard[1] = hadamard[0];

@@ -98,11 +98,7 @@ Support supports_encoding(const Problem& problem, const Launch& launch) {
 }
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
-    return {
-        concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
-  }
-  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
+  if (Support matrix_rows = rows::supports_matrix_rows(problem); !matrix_rows) return matrix_rows;
   if (!kBuiltForHopper) {
     return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
   }
@@ -119,18 +115,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
-    if (problem.op.has_dense()) {
-      return {concat("programmatic dependent launch is not offered for the dense factor of ",
-                     to_string(problem.op), ", which a kernel of its own prepares")};
-    }
   }
-  if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
     if (Support encoding = supports_encoding(problem, choice->launch); !encoding) return encoding;
-  }
-  if (problem.in.dtype != problem.out.dtype) {
-    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
-                   " are not offered by this variant")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {

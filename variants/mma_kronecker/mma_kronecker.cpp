@@ -104,26 +104,13 @@ Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int 
 namespace {
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
-    return {
-        concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
-  }
-  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
+  if (Support matrix_rows = rows::supports_matrix_rows(problem); !matrix_rows) return matrix_rows;
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
-    if (problem.op.has_dense()) {
-      return {concat("programmatic dependent launch is not offered for the dense factor of ",
-                     to_string(problem.op), ", which a kernel of its own prepares")};
-    }
   }
-  if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
     if (Support encoding = encoder::supports_rounded_first(problem); !encoding) return encoding;
-  }
-  if (problem.in.dtype != problem.out.dtype) {
-    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
-                   " are not offered by this variant")};
   }
   if (problem.op.is_sylvester()) {
     Problem rows = problem;

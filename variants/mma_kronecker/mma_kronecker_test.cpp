@@ -12,20 +12,18 @@
 #include <string>
 #include <vector>
 
-#include "common/device/ptx/fragments.hpp"
-#include "reference/test_support.hpp"
-#include "reference/tolerance.hpp"
 #include "variants/kit/box_vectors.hpp"
 #include "variants/kit/dense_fragments.hpp"
-#include "variants/kit/on_host/host_mma.hpp"
-#include "variants/kit/signs.hpp"
+#include "variants/kit/on_host/host_products.hpp"
 
 namespace fwht::mma_kronecker {
 namespace {
 
 using reference::InputClass;
-using reference::Storage;
-using rows::Floats;
+using rows::flipped;
+using rows::Halves;
+using rows::matrix_problem;
+using rows::ProductTile;
 using rows::Words;
 
 using Shared = std::vector<std::uint16_t>;
@@ -74,7 +72,7 @@ class HostBlock {
         in_(static_cast<const std::uint16_t*>(operands.in)),
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
-        core_(core),
+        products_(problem.dtype(), core),
         team_(team_for(cut_, resident_on(227), 1000, 132)),
         shared_(static_cast<std::size_t>(cut_.shared_bytes(team_.warps, 1) / 2), 0xFFFFU) {
     clear_behind_matrix();
@@ -106,7 +104,7 @@ class HostBlock {
   }
 
  private:
-  using Accumulators = std::vector<std::array<Floats, 4>>;  // of the column tiles
+  using Accumulators = std::vector<ProductTile>;  // of the column tiles
 
   static std::vector<std::uint32_t> fragments_of(const Cut& cut, const void* entries) {
     const rows::DenseFactor factor{static_cast<const std::uint16_t*>(entries),
@@ -125,12 +123,8 @@ class HostBlock {
     return (std::int64_t{tile} * shape_.rows + row) * array.row_stride;
   }
   std::uint16_t& at(int byte) { return shared_.at(static_cast<std::size_t>(byte / 2)); }
-  /// Eight elements whose first is number `element` of a row, where the operator has signs there.
-  std::uint16_t flipped(std::uint16_t value, int element, bool here) const {
-    if (flips_ == nullptr || !here) return value;
-    const std::uint32_t pair = rows::pair_signs(flips_[element / 8], element % 8 / 2);
-    return static_cast<std::uint16_t>(value ^ (pair >> (16 * (element % 2))));
-  }
+  const std::uint8_t* flips_first() const { return problem_.op.signs_come_last() ? nullptr : flips_; }
+  const std::uint8_t* flips_last() const { return problem_.op.signs_come_last() ? flips_ : nullptr; }
 
   void clear_behind_matrix() {
     for (int i = 0; i < shape_.box_bytes() / 16; i += 32) {
@@ -155,8 +149,8 @@ class HostBlock {
           const int first =
               16 * columns_ * step + (loaded_from(columns_, lane) + loaded_bytes(columns_, i)) / 2;
           for (int e = 0; e < 8; ++e) {
-            at(byte + 2 * e) = flipped(in_[element(problem_.in, tile, row) + first + e], first + e,
-                                       !problem_.op.signs_come_last());
+            at(byte + 2 * e) =
+                flipped(in_[element(problem_.in, tile, row) + first + e], flips_first(), first + e);
           }
         }
         expect_no_conflicts(to, 16);
@@ -167,19 +161,9 @@ class HostBlock {
   Accumulators products(int block) {
     const int tiles = shape_.tile_columns() / 8;
     Accumulators d(static_cast<std::size_t>(tiles));
-    const std::uint32_t ones = problem_.dtype() == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
     for (int step = 0; step < shape_.k_steps(); ++step) {
       Words a[4];
-      for (int r = 0; r < 4; ++r) {
-        a[r] = Words::from([&](std::size_t lane) {
-          const int k_steps = shape_.k_steps(), here = static_cast<int>(lane);
-          if (cut_.is_dense())
-            return matrix_.at(static_cast<std::size_t>(rows::fragment_index(k_steps, block, step, here) + r));
-          const int index = rows::sign_word_index(k_steps, block, step / 4, here);
-          return rows::signed_ones(ones, matrix_.at(static_cast<std::size_t>(index)) >> (4 * (step % 4)), 0,
-                                   r);
-        });
-      }
+      operand_a(a, block, step);
       for (int tile = 0; tile < tiles; tile += 2) {
         const Words addresses = Words::from([&](std::size_t lane) {
           return static_cast<std::uint32_t>(
@@ -191,23 +175,29 @@ class HostBlock {
         for (int q = 0; q < 4; ++q)
           b[q] = rows::ldmatrix_trans_on_host(shared_, addresses, q);
         const auto first = static_cast<std::size_t>(tile);
-        multiply_add(16, d[first], a, {b[0], b[1]}, problem_.dtype());
-        multiply_add(16, d[first + 1], a, {b[2], b[3]}, problem_.dtype());
+        products_.multiply_add(d[first], a, {b[0], b[1]});
+        products_.multiply_add(d[first + 1], a, {b[2], b[3]});
       }
     }
     butterflies(d);
     if (shape_.second > 1) {
       multiply_by_second(d);
     } else {
-      for (std::array<Floats, 4>& x : d)
-        eight_point_stage(x);
+      for (ProductTile& x : d)
+        products_.eight_point_stage(x, [](int lane) { return lane; });
     }
     return d;
   }
 
-  void multiply_add(int depth, std::array<Floats, 4>& d, const Words (&a)[4], const Words (&b)[2],
-                    Dtype operand) const {
-    rows::mma_on_host(depth, reinterpret_cast<Floats(&)[4]>(*d.data()), a, b, operand, core_);
+  void operand_a(Words (&a)[4], int block, int step) const {
+    const int k_steps = shape_.k_steps();
+    if (!cut_.is_dense()) return rows::signs_on_host(a, matrix_, problem_.dtype(), k_steps, block, step);
+    for (int r = 0; r < 4; ++r) {
+      a[r] = Words::from([&](std::size_t lane) {
+        const int index = rows::fragment_index(k_steps, block, step, static_cast<int>(lane)) + r;
+        return matrix_.at(static_cast<std::size_t>(index));
+      });
+    }
   }
 
   /// register_butterflies<4 or second / 2, columns / 2>, column tile by column tile.
@@ -216,47 +206,9 @@ class HostBlock {
       for (std::size_t tile = 0; tile < d.size(); ++tile) {
         const auto other = tile + static_cast<std::size_t>(half);
         if (tile / static_cast<std::size_t>(half) % 2 != 0) continue;
-        for (std::size_t i = 0; i < 4; ++i) {
-          const Floats low = d[tile][i], high = d.at(other)[i];
-          d[tile][i] = low + high;
-          d[other][i] = low - high;
-        }
+        rows::butterfly(d[tile], d.at(other));
       }
     }
-  }
-
-  /// rows::split, of one column tile: hi of the lower and the upper eight rows, then lo.
-  using Halves = std::array<Words, 4>;
-  Halves split(std::array<Floats, 4>& x) const {
-    Halves halves;
-    for (std::size_t i = 0; i < 2; ++i) {
-      halves[i] = Words::from([&](std::size_t lane) {
-        return std::bit_cast<std::uint32_t>(x[2 * i].at[lane]) >> 16 |
-               (std::bit_cast<std::uint32_t>(x[2 * i + 1].at[lane]) & 0xFFFF0000U);
-      });
-    }
-    const Words minus_identity =
-        Words::from([](std::size_t lane) { return ptx::minus_identity_fragment(static_cast<int>(lane)); });
-    multiply_add(8, x, as_operand(halves), {minus_identity, {}}, Dtype::bf16);
-    for (std::size_t i = 0; i < 2; ++i) {
-      halves[2 + i] = Words::from([&](std::size_t lane) {
-        return std::uint32_t{float_to_bf16(x[2 * i].at[lane])} |
-               std::uint32_t{float_to_bf16(x[2 * i + 1].at[lane])} << 16;
-      });
-    }
-    return halves;
-  }
-  static const Words (&as_operand(const Halves& halves))[4] {
-    return reinterpret_cast<const Words(&)[4]>(*halves.data());
-  }
-
-  /// rows::eight_point_stage.
-  void eight_point_stage(std::array<Floats, 4>& x) const {
-    const Halves halves = split(x);
-    const Words h8 = Words::from(
-        [](std::size_t lane) { return ptx::sylvester_fragment(ptx::kBf16One, static_cast<int>(lane)); });
-    x = {};
-    multiply_add(16, x, as_operand(halves), {h8, h8}, Dtype::bf16);
   }
 
   /// rows::finish_by_second.
@@ -265,16 +217,16 @@ class HostBlock {
     for (std::size_t first = 0; first < d.size(); first += tiles) {
       std::vector<Halves> halves;
       for (std::size_t from = 0; from < tiles; ++from)
-        halves.push_back(split(d[first + from]));
+        halves.push_back(products_.split(d[first + from]));
       for (std::size_t to = 0; to < tiles; ++to) {
-        std::array<Floats, 4>& x = d[first + to];
+        ProductTile& x = d[first + to];
         x = {};
         for (std::size_t from = 0; from < tiles; ++from) {
           const Words b = Words::from([&](std::size_t lane) {
             return second_.at(static_cast<std::size_t>(rows::second_word_index(
                 shape_.second, static_cast<int>(to), static_cast<int>(from), static_cast<int>(lane))));
           });
-          multiply_add(16, x, as_operand(halves[from]), {b, b}, Dtype::bf16);
+          products_.multiply_halves(x, halves[from], b);
         }
       }
     }
@@ -282,7 +234,7 @@ class HostBlock {
 
   /// Results of a tile of 16 x 8 on their way: byte_of(half, lane) is where two of them go.
   template <class ByteOf>
-  void stage(const std::array<Floats, 4>& d, const ByteOf& byte_of) {
+  void stage(const ProductTile& d, const ByteOf& byte_of) {
     const auto scale = static_cast<float>(problem_.scale);
     for (int half = 0; half < 2; ++half) {
       Words to;
@@ -319,7 +271,7 @@ class HostBlock {
             16 * columns_ * block + sent_place(columns_, first, i).from(sent_first(columns_, lane)) / 2;
         for (int e = 0; e < 8; ++e) {
           out_[element(problem_.out, tile, row) + begin + e] =
-              flipped(at(staging + 16 * (i + lane) + 2 * e), begin + e, problem_.op.signs_come_last());
+              flipped(at(staging + 16 * (i + lane) + 2 * e), flips_last(), begin + e);
         }
       }
     }
@@ -360,7 +312,7 @@ class HostBlock {
           if (in_box >= left || tile * shape_.rows + row >= problem_.rows) continue;
           for (int e = 0; e < 8; ++e) {
             out_[element(problem_.out, tile, row) + column + e] =
-                flipped(at(byte + 2 * e), column + e, problem_.op.signs_come_last());
+                flipped(at(byte + 2 * e), flips_last(), column + e);
           }
         }
         expect_no_conflicts(from, 16);
@@ -376,50 +328,19 @@ class HostBlock {
   const std::uint16_t* in_;
   std::uint16_t* out_;
   const std::uint8_t* flips_;
-  reference::TensorCore core_;
+  rows::HostProducts products_;
   Team team_;
   Shared shared_;
 };
 
-/// (m I - 2 J) P, of integers, for a dense factor in front of the others.
-std::vector<std::uint16_t> dense_entries(const Problem& problem) {
-  std::vector<std::uint16_t> entries;
-  if (!problem.op.has_dense()) return entries;
-  const std::int64_t m = problem.op.factors().front().order;
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < m; ++j) {
-      const auto entry = static_cast<float>(j == (3 * i + 1) % m ? m - 2 : -2);
-      entries.push_back(static_cast<std::uint16_t>(encode(problem.dtype(), entry)));
-    }
-  }
-  return entries;
-}
-
-/// The result of a problem as the kernel makes it, judged as conformance judges a device's.
 void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core,
                   Results results = Results::rows) {
-  const Storage in(problem, input_class, 5);
-  Problem result = problem;
-  result.in = problem.out;
-  Storage out(result);
-  reference::poison(out);
-  std::vector<std::uint8_t> signs;
-  if (problem.op.has_signs()) {
-    for (std::int64_t i = 0; i < problem.n() / 8; ++i)
-      signs.push_back(static_cast<std::uint8_t>(i * 151 + 7));
-  }
-  const std::vector<std::uint16_t> dense = dense_entries(problem);
-  const Operands operands{.in = in.data(),
-                          .out = out.data(),
-                          .signs = signs.empty() ? nullptr : signs.data(),
-                          .dense = dense.empty() ? nullptr : dense.data()};
-  HostBlock block(problem, operands, core, results);
-  const std::int64_t together = cut_for(problem.op)->shape.rows;
-  for (int tile = 0; tile * together < problem.rows; ++tile)
-    block.run(tile);
-  const reference::Checked checked =
-      reference::check(problem, rows::matrix_rows_numerics(problem), input_class, operands);
-  EXPECT_TRUE(static_cast<bool>(checked.verdict)) << to_string(problem) << ": " << checked.verdict.message;
+  rows::expect_right(problem, input_class, [&](const Operands& operands) {
+    HostBlock block(problem, operands, core, results);
+    const std::int64_t together = cut_for(problem.op)->shape.rows;
+    for (int tile = 0; tile * together < problem.rows; ++tile)
+      block.run(tile);
+  });
 }
 
 /// Every named order that the variant takes, with as short rows as it takes, and as long.
@@ -434,23 +355,13 @@ std::vector<std::string> operators() {
           "d5tx256", "d53x256", "d53tx16", "d20x512+signs", "d256x16"};
 }
 
-Problem problem_of(Dtype dtype, const std::string& op, std::int64_t rows) {
-  return parse_problem(std::string(name_of(dtype)) + "/" + op + "/r" + std::to_string(rows));
-}
-std::string text_of(const std::string& op) {
-  return std::isdigit(static_cast<unsigned char>(op.back())) != 0 &&
-                 op.find_first_not_of("0123456789") == std::string::npos
-             ? "n" + op
-             : op;
-}
-
 class MmaKronecker : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(MmaKronecker, IntegersAreExact) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const std::int64_t rows = cut_for(parse_operator(GetParam()))->shape.rows;
     // Not a multiple of the rows in a tile, so that the last tile lacks some.
-    expect_right(problem_of(dtype, text_of(GetParam()), rows + 1), InputClass::integers,
+    expect_right(matrix_problem(dtype, GetParam(), rows + 1), InputClass::integers,
                  reference::kAmpereTensorCore);
   }
 }
@@ -458,7 +369,7 @@ TEST_P(MmaKronecker, IntegersAreExact) {
 TEST_P(MmaKronecker, OneRoundingOfRandomRows) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (const reference::TensorCore& core : {reference::kAmpereTensorCore, reference::kHopperTensorCore})
-      expect_right(problem_of(dtype, text_of(GetParam()), 2), InputClass::normal, core);
+      expect_right(matrix_problem(dtype, GetParam(), 2), InputClass::normal, core);
   }
 }
 
@@ -468,7 +379,7 @@ TEST_P(MmaKronecker, CodesAreMadeOfTheSameNumbers) {
   for (const Results results : {Results::codes_of_groups, Results::codes_of_rows}) {
     const Cut of_codes = cut_of(parse_operator(GetParam()), results);
     if (team_for(of_codes, resident_on(227), 1000, 132).blocks_per_sm == 0) continue;
-    expect_right(problem_of(Dtype::f16, text_of(GetParam()), cut.shape.rows + 1), InputClass::integers,
+    expect_right(matrix_problem(Dtype::f16, GetParam(), cut.shape.rows + 1), InputClass::integers,
                  reference::kAmpereTensorCore, results);
   }
 }
@@ -481,7 +392,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, MmaKronecker, ::testing::ValuesIn(operators(
 });
 
 TEST(MmaKroneckerPlan, RowStridesLeaveGaps) {
-  Problem problem = problem_of(Dtype::f16, "28x128", 3);
+  Problem problem = matrix_problem(Dtype::f16, "28x128", 3);
   problem.placement = Placement::out_of_place;
   problem.in.row_stride = 3584 + 8;
   problem.out.row_stride = 3584 + 64;
@@ -516,14 +427,14 @@ TEST(MmaKroneckerPlan, SharedMemoryDecidesNotTheName) {
   ada.compute_minor = 9;
   ada.shared_bytes_per_block = std::int64_t{99} * 1024;
   const auto takes = [](const std::string& op, const DeviceInfo& device) {
-    return variant.supports(problem_of(Dtype::f16, op, 5), device);
+    return variant.supports(matrix_problem(Dtype::f16, op, 5), device);
   };
   for (const char* op :
-       {"28x1024", "n32768", "36x1024", "172x64", "180x16", "76x2x36x2", "132x4x28x2", "d53x256"}) {
+       {"28x1024", "32768", "36x1024", "172x64", "180x16", "76x2x36x2", "132x4x28x2", "d53x256"}) {
     EXPECT_TRUE(takes(op, ada)) << op;
     EXPECT_TRUE(takes(op, a100_description())) << op;
   }
-  for (const char* op : {"n65536", "428x32", "52x1024"}) {
+  for (const char* op : {"65536", "428x32", "52x1024"}) {
     const Support answer = takes(op, ada);
     EXPECT_NE(answer.why_not.find("bytes of shared memory per block, this device allows 101376"),
               std::string::npos)
@@ -542,10 +453,10 @@ TEST(MmaKroneckerPlan, CodesFitSmallDevices) {
   ada.compute_minor = 9;
   ada.shared_bytes_per_block = std::int64_t{99} * 1024;
   const auto takes = [](const std::string& op, const char* encoding, const DeviceInfo& device) {
-    const Problem rows = problem_of(Dtype::f16, op, 5);
+    const Problem rows = matrix_problem(Dtype::f16, op, 5);
     return variant.supports(parse_problem(to_string(rows) + ">" + encoding), device);
   };
-  for (const char* op : {"12x64", "180x16", "172x64", "28x512", "28x1024", "signs+28x128", "n32768",
+  for (const char* op : {"12x64", "180x16", "172x64", "28x512", "28x1024", "signs+28x128", "32768",
                          "76x2x36x2", "60x4x28x2+signs", "d53x256", "d5tx256"}) {
     for (const char* encoding :
          {"e4m3:row", "e4m3:64,mn", "int8:row", "int4:32", "mxfp8", "mxfp4:128x4", "nvfp4:128x4"}) {
