@@ -19,6 +19,7 @@ constexpr const Variant* kLadder[] = {
     &factors::variant,
     &kronecker::variant,
     &mma_kronecker::variant,
+    &warp_kronecker::variant,
     &matmul::variant,
     &kokkos::serial_variant,
     &kokkos::openmp_variant,

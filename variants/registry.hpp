@@ -20,6 +20,7 @@ namespace passes { extern const Variant variant; }
 namespace factors { extern const Variant variant; }
 namespace kronecker { extern const Variant variant; }
 namespace mma_kronecker { extern const Variant variant; }
+namespace warp_kronecker { extern const Variant variant; }
 namespace matmul { extern const Variant variant; }
 namespace kokkos { extern const Variant serial_variant, openmp_variant, cuda_variant; }
 namespace automatic { extern const Variant variant; }

@@ -71,6 +71,7 @@ const std::vector<Golden> kGolden = {
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
   {"mma_kronecker", kF16Bf16,      {16384, k2To16}, {16384, k2To16}, kNone,   8, true, true, {}, {16384, k2To16}},
+  {"warp_kronecker", kF16Bf16,      kNone,        kNone,        kNone,        8},
   {"matmul",        kF16Bf16,       {8, 16384},   {8, 16384},   kNone,        8},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
@@ -91,7 +92,7 @@ struct Extra {
 
 const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
-  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "warp_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
@@ -307,7 +308,8 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
         // These take no plain Sylvester operator, so that their machine tells what the others' plain answer
         // does.
         const bool runs_there = variant->name == "kronecker" ? machine.name == "H200"
-                                : variant->name == "factors" || variant->name == "mma_kronecker"
+                                : variant->name == "factors" || variant->name == "mma_kronecker" ||
+                                        variant->name == "warp_kronecker"
                                     ? machine.name != "no CUDA"
                                     : static_cast<bool>(plain);
         if (missing_backend(golden_row(*variant, problem.dtype()), answer)) continue;
@@ -349,6 +351,8 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
                                                      "signs+4096", "28x128+signs"};
   // The same on every tensor core.
   const std::set<std::string_view>& kTakenByMmaKronecker = kTakenByKronecker;
+  // One named matrix times 2^k from 64 on, rows to 14336.
+  const std::set<std::string_view> kTakenByWarpKronecker{"12x64", "28x512", "28x128+signs"};
   const std::set<std::string_view> kTakenByMmaSplit{"4096+signs", "signs+4096"};
   // Matrices known by name, rows of a multiple of 8 elements up to 16384.
   const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
@@ -373,6 +377,9 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             const bool by_mma_kronecker = machine.name != "no CUDA" && dtype != Dtype::f32 &&
                                           kTakenByMmaKronecker.contains(text) &&
                                           variant->name == "mma_kronecker";
+            const bool by_warp_kronecker = machine.name != "no CUDA" && dtype != Dtype::f32 &&
+                                           kTakenByWarpKronecker.contains(text) &&
+                                           variant->name == "warp_kronecker";
             const bool by_mma_split = machine.name != "no CUDA" && dtype != Dtype::f32 &&
                                       kTakenByMmaSplit.contains(text) && variant->name == "mma_split";
             const bool by_factors =
@@ -382,9 +389,10 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             const bool by_naive = machine.name != "no CUDA" && dtype == Dtype::f32 &&
                                   kTakenByNaive.contains(text) && variant->name == "naive";
             const bool by_kokkos_cuda = machine.name != "no CUDA" && variant->name == "kokkos_cuda";
-            const bool expected = row != nullptr && (kTakesEveryOperator.contains(variant->name) ||
-                                                     by_kronecker || by_mma_kronecker || by_mma_split ||
-                                                     by_naive || by_factors || by_matmul || by_kokkos_cuda);
+            const bool expected =
+                row != nullptr &&
+                (kTakesEveryOperator.contains(variant->name) || by_kronecker || by_mma_kronecker ||
+                 by_warp_kronecker || by_mma_split || by_naive || by_factors || by_matmul || by_kokkos_cuda);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
                                                            << to_string(problem) << ": " << answer.why_not;
             if (answer) continue;

@@ -341,7 +341,7 @@ def command_tune(arguments: list[str]) -> int:
     directory = configure("release", f"-DFWHT_PYTHON={python}")
     build(directory, "fwht_sweep")
     _, results, right = measured(directory / "experiments" / "fwht_sweep", "--grid", "tune",
-                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,passes,naive,kronecker,mma_kronecker,factors,matmul",
+                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,passes,naive,kronecker,mma_kronecker,warp_kronecker,factors,matmul",
                                  "--benchmark_filter=-^(matmul/[a-z0-9]+/n|naive/[a-z0-9]+/([0-9]|n[0-9][0-9]))", *options(asked, "resume"))  # fmt: skip
     if not right:
         fail("the measurement failed; its message is above, and --resume goes on with what is there.")

@@ -19,6 +19,7 @@
 #include "variants/passes/schedule.hpp"
 #include "variants/registry.hpp"
 #include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
+#include "variants/warp_kronecker/warp_kronecker.hpp"
 #include "variants/warp_shuffle/warp_shuffle.hpp"
 #include "variants/wgmma/wgmma.hpp"
 
@@ -151,6 +152,11 @@ BlockNeeds block_needs(std::string_view variant, const Problem& problem, const D
   if (variant == "mma_split")
     return needs_of(mma_split::plain_kernels_of_size(problem.dtype(), log2_floor(problem.n())));
   if (variant == "kronecker") return kronecker_needs(problem, device);
+  if (variant == "warp_kronecker") {
+    const auto launch =
+        warp_kronecker::launch_for(*warp_kronecker::cut_for(problem.op), problem.rows, device.sm_count);
+    return {std::int64_t{4} * launch.exchange_words(), launch.threads()};
+  }
   if (variant == "factors") return factors_needs(problem);
   if (variant == "passes") return passes_needs(problem, device);
   if (variant == "butterflies")

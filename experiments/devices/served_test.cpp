@@ -14,7 +14,8 @@ namespace {
 
 /// What only compute capability 9.0 itself runs: code of sm_90a, and clusters.
 bool is_for_90_alone(std::string_view server) {
-  if (server.find("mma_kronecker") != std::string_view::npos) return false;
+  for (const std::string_view name : {"mma_kronecker", "warp_kronecker"})
+    if (server.find(name) != std::string_view::npos) return false;
   for (const std::string_view name : {"wgmma", "kronecker", "prefill", "inside"})
     if (server.find(name) != std::string_view::npos) return true;
   return false;

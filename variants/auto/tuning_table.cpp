@@ -163,6 +163,17 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
          (problem.n() <= kShort || (one_scale && problem.n() > kLong && problem.rows <= device.sm_count));
 }
 
+/// Where a warp holds the row, the row never waits in shared memory. What registers hold of longer rows is
+/// too much to cover the latency of a few: there `warp_kronecker` is the faster for very few rows, which
+/// several warps share, and for many. Measured on an H200, by code for sm_80 beside mma_kronecker.
+bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
+  constexpr std::int64_t kShort = 5120, kOneWarp = 7168;  // rows to 7168 are one warp's, longer ones of two
+  constexpr std::int64_t kMany = std::int64_t{1} << 22;   // elements
+  if (problem.n() <= kShort) return true;
+  if (problem.n() > kOneWarp) return problem.rows > device.sm_count;
+  return problem.rows <= device.sm_count || problem.elements() >= kMany;
+}
+
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {
   if (!runs_wgmma(device)) {
     // Beside a row of 65536, shared memory holds staged boxes of few warps.
@@ -179,7 +190,11 @@ std::vector<std::string_view> preferred_variants(const Problem& problem, const D
   if (!problem.is_arranged_plainly()) return {"passes"};
   if (!problem.encoding.is_plain()) return preferred_encoders(problem, device);
   // Of these mma_split takes what one warp program has: regular matrices, and 2^k with signs.
-  if (!problem.op.is_sylvester()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
+  if (!problem.op.is_sylvester()) {
+    if (is_sooner_in_registers(problem, device))
+      return {"mma_split", "kronecker", "warp_kronecker", "mma_kronecker", "factors"};
+    return {"mma_split", "kronecker", "mma_kronecker", "warp_kronecker", "factors"};
+  }
   // In fp32 no row of more than 2^15 fits in a multiprocessor, in 16 bits none of more than 2^16. Wider types
   // have no other kernels.
   if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};

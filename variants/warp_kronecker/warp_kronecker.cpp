@@ -1,0 +1,62 @@
+#include "variants/warp_kronecker/warp_kronecker.hpp"
+
+#include <algorithm>
+
+#include "common/host/bits.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht::warp_kronecker {
+
+std::optional<WarpCut> cut_for(const Operator& op) {
+  const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
+  if (!parts || parts->slow.basis != Basis::hadamard || parts->second.order != 1) return std::nullopt;
+  for (const int halves : {1, 2}) {
+    const std::int64_t columns = kColumns * halves, order = op.n() / columns;
+    if (op.n() % columns != 0 || order % parts->slow.order != 0 || order > kMostOrder) continue;
+    const WarpCut cut{static_cast<int>(order), halves, parts->slow};
+    const bool has_launch = std::ranges::any_of(kManyRows, [&](const WarpLaunch& launch) {
+      return launch.k_steps == cut.k_steps() && launch.halves == halves;
+    });
+    if (has_launch) return cut;
+  }
+  return std::nullopt;
+}
+
+WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors) {
+  const auto is_for = [&](const WarpLaunch& launch) {
+    return launch.k_steps == cut.k_steps() && launch.halves == cut.halves;
+  };
+  if (4 * rows <= 5 * std::int64_t{multiprocessors}) {
+    const auto* const few = std::ranges::find_if(kFewRows, is_for);
+    if (few != std::end(kFewRows)) return *few;
+  }
+  return *std::ranges::find_if(kManyRows, is_for);
+}
+
+namespace {
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support matrix_rows = rows::supports_matrix_rows(problem); !matrix_rows) return matrix_rows;
+  if (!problem.encoding.is_plain()) return require_plain_rows(problem);
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (problem.programmatic_launch) {
+    if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
+  }
+  if (!cut_for(problem.op)) {
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant, which takes a named matrix of order m times 2^k, 2^k at "
+                   "least 64, up to n = ",
+                   2 * kColumns * kMostOrder, ", and signs")};
+  }
+  if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
+  return require_rows_in_32_bits(problem);
+}
+
+}  // namespace
+
+const Variant variant{"warp_kronecker",
+                      "any tensor core from 8.0 on: a warp holds a row of m 2^k to 14336 in registers, one "
+                      "rounding",
+                      Memory::device, supports, make_plan};
+
+}  // namespace fwht::warp_kronecker

@@ -1,0 +1,306 @@
+// warp_kronecker: rows of m 2^k elements that one warp holds, or two.
+//
+// It is the algebra of `mma_kronecker`: a row is a matrix X of D x 64 or D x 128, y = scale * H_D X S, stage
+// 1 exact on raw data, stage 2 additions and one hi + lo product.
+//
+// What this rung changes: the row never sees shared memory. A lane loads the vectors of 8 columns whose rows
+// of X operand B wants of it, so that one PRMT a word makes operands of them: column j of a product is column
+// j of eight vectors. So the first product's columns are b3-b5, the sums of one row lie 16 bytes a lane, and
+// leave as they came. One warp waits for no other; of two, each exchanges half of its sums.
+//
+// Bit card, columns b0 .. b6, rows d of X:
+//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step | b6 warp
+//   stage 1   d is k, b3-b5 the columns of a product, b0-b2 product after product
+//             D: b3 register | b4-b5 lane 0-1 | b0-b2 register | d: lane 2-4, register, block
+//   stage 2   b0-b2       FADD between registers
+//             b6          the halves exchange eight rows of each block: fp32 through shared memory, FADD
+//             b3-b5       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
+//   store     16 bytes a lane: b0-b2 in the vector | b3-b4 lane 0-1 | b5, b6 register | d as above
+#pragma once
+
+#include <cstdint>
+
+#include "common/device/ptx/global.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/mma_accumulate.cuh"
+#include "common/device/ptx/shared.cuh"
+#include "variants/kit/kernel_table.hpp"
+#include "variants/kit/signs.hpp"
+#include "variants/kit/split_stage.cuh"
+#include "variants/kit/work.cuh"
+#include "variants/warp_kronecker/warp_kronecker.hpp"
+
+using _ZN4fwht14warp_kronecker10WarpLaunchE = fwht::warp_kronecker::WarpLaunch;  // see kernel_table.hpp
+
+namespace fwht::warp_kronecker {
+
+/// The rows of one launch.
+struct WarpWork {
+  const std::byte* in;
+  std::byte* out;
+  std::int64_t in_stride, out_stride;            ///< bytes between rows
+  const std::uint32_t* matrix;                   ///< rows::sign_table
+  const std::uint8_t *signs_first, *signs_last;  ///< a bit for each element of a row; null for none
+  int row_count, order;
+  float scale;
+};
+
+/// The part of a row of the problem that a warp holds, as operands B of stage 1.
+template <WarpLaunch launch>
+class HeldRow {
+  static constexpr int kSteps = launch.k_steps, kHalves = launch.halves;
+
+ public:
+  std::uint32_t operands[kSteps][8][2];  ///< of each step and column of b0-b2
+
+  /// Asks for all of it at once. Rows of X behind the matrix are zeros, for the signs there to meet.
+  __device__ HeldRow(const WarpWork& work, int row, int half, int lane) {
+    const std::byte* const from = work.in + row * work.in_stride + loaded_byte(kHalves, 0, 0, half, lane);
+    each_vector([&](int step, int i) {
+      const auto vector = exists(work, step, i, lane)
+                              ? *reinterpret_cast<const uint4*>(from + behind_first(step, i))
+                              : uint4{0, 0, 0, 0};
+      word(step, i, 0) = vector.x, word(step, i, 1) = vector.y;
+      word(step, i, 2) = vector.z, word(step, i, 3) = vector.w;
+    });
+  }
+  __device__ void flip_signs(const WarpWork& work, int half, int lane) {
+    const std::uint8_t* const from = work.signs_first + loaded_byte(kHalves, 0, 0, half, lane) / 16;
+    each_vector([&](int step, int i) {
+      if (!exists(work, step, i, lane)) return;
+      const std::uint32_t eight = __ldg(from + behind_first(step, i) / 16);
+#pragma unroll
+      for (int w = 0; w < 4; ++w)
+        word(step, i, w) ^= rows::pair_signs(eight, w);
+    });
+  }
+  /// From four vectors of a step to eight operands: one column each, two rows of X in a register.
+  __device__ void arrange() {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const std::uint32_t upper = word(step, 2 * r, w), lower = word(step, 2 * r + 1, w);
+          word(step, 2 * r, w) = ptx::prmt<0x5410>(upper, lower);
+          word(step, 2 * r + 1, w) = ptx::prmt<0x7632>(upper, lower);
+        }
+      }
+    }
+  }
+
+ private:
+  template <class F>
+  __device__ static void each_vector(const F& f) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        f(step, i);
+    }
+  }
+  /// Word `w` of vector `i` lies where arrange() leaves register i / 2 of column 2 w + i % 2.
+  __device__ std::uint32_t& word(int step, int i, int w) {
+    return operands[step][2 * w + i % 2][i / 2];
+  }
+  __device__ static constexpr int behind_first(int step, int i) {
+    return loaded_byte(kHalves, step, i, 0, 0);
+  }
+  __device__ static bool exists(const WarpWork& work, int step, int i, int lane) {
+    return step < kSteps - 1 || loaded_line(step, i, lane) < work.order;
+  }
+};
+
+/// The signs of operand A for the blocks that a warp makes at once, read a round ahead.
+template <Dtype dtype, WarpLaunch launch>
+class BlockSigns {
+  static constexpr int kWords = rows::sign_words(launch.k_steps);
+
+ public:
+  __device__ BlockSigns(const WarpWork& work, int lane) : table_(work.matrix + lane) {}
+
+  __device__ void fetch(int round) {
+#pragma unroll
+    for (int b = 0; b < launch.together; ++b) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const int block = min(round * launch.together + b, launch.k_steps - 1);
+        words_[b][i] = __ldg(table_ + rows::sign_word_index(launch.k_steps, block, i, 0));
+      }
+    }
+  }
+  __device__ void operand(std::uint32_t (&a)[4], int b, int step) const {
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+      a[r] = rows::signed_ones(rows::two_ones<dtype>(), words_[b][step / 4], step, r);
+  }
+
+ private:
+  const std::uint32_t* table_;
+  std::uint32_t words_[launch.together][kWords];
+};
+
+template <Dtype dtype>
+__device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  if constexpr (dtype == Dtype::f16) {
+    ptx::mma_sync_m16n8k16_f32_f16_accumulate(d, a, b);
+  } else {
+    ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d, a, b);
+  }
+}
+
+/// Sums of 16 rows of the product: d[j] those of column j of eight vectors.
+using Sums = float[8][4];
+
+/// Stage 1: exact products with signs. Then b0-b2.
+template <Dtype dtype, WarpLaunch launch>
+__device__ void exact_stage(Sums (&d)[launch.together], const HeldRow<launch>& row,
+                            const BlockSigns<dtype, launch>& signs) {
+#pragma unroll
+  for (int step = 0; step < launch.k_steps; ++step) {
+#pragma unroll
+    for (int b = 0; b < launch.together; ++b) {
+      std::uint32_t a[4];
+      signs.operand(a, b, step);
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        multiply_add<dtype>(d[b][j], a, row.operands[step][j]);
+    }
+  }
+#pragma unroll
+  for (int b = 0; b < launch.together; ++b)
+    rows::register_butterflies<4, 32>(reinterpret_cast<float(&)[32]>(d[b]));
+}
+
+/// b6, between two warps: each keeps eight rows of the block, and sends the other eight. Of the halves' sums
+/// and differences the second one's differences come out negated.
+__device__ inline void exchange_halves(Sums& d, std::uint32_t buffer, int round, int half, int lane) {
+  const auto address = [&](int from, int pair) {
+    return buffer + 4 * static_cast<std::uint32_t>(exchanged_word(round, from, pair, lane));
+  };
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    std::uint32_t sent[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float(&sums)[4] = d[2 * pair + i / 2];
+      sent[i] = __float_as_uint(half == 0 ? sums[2 + i % 2] : sums[i % 2]);
+    }
+    ptx::st_shared_v4(address(half, pair), sent);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    std::uint32_t received[4];
+    ptx::ld_shared_v4(received, address(1 - half, pair));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float(&sums)[4] = d[2 * pair + i / 2];
+      const float kept = half == 0 ? sums[i % 2] : sums[2 + i % 2], other = __uint_as_float(received[i]);
+      sums[i % 2] = kept + other;
+      sums[2 + i % 2] = kept - other;
+    }
+  }
+}
+
+/// b3-b5, the scale and the one rounding; then the block's rows leave.
+/// @param scales  of the first half of the columns, and of the second
+template <Dtype dtype, WarpLaunch launch, bool with_signs>
+__device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, int half, int lane,
+                             const rows::Stage2Constants& constants, const float (&scales)[2]) {
+#pragma unroll
+  for (int j = 0; j < 8; j += 4) {
+    rows::eight_point_stage(reinterpret_cast<float(&)[4][4]>(d[j]), constants.hadamard,
+                            constants.minus_identity);
+  }
+  std::byte* const to = work.out + row * work.out_stride;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const bool exists = stored_line(launch.halves, block, i, half, lane) < work.order;
+    const int byte = stored_byte(launch.halves, block, i, half, lane);
+    std::uint32_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      words[w] = rows::rounded_pair<dtype>(d[2 * w][i] * scales[i / 2], d[2 * w + 1][i] * scales[i / 2]);
+    if (with_signs && work.signs_last != nullptr && exists) {
+      const std::uint32_t eight = __ldg(work.signs_last + byte / 16);
+#pragma unroll
+      for (int w = 0; w < 4; ++w)
+        words[w] ^= rows::pair_signs(eight, w);
+    }
+    ptx::st_global_if(exists, to + byte, words);
+  }
+}
+
+/// @tparam with_signs  kernels of their own: what a branch around the operands keeps costs the longest rows 60
+///                     registers
+template <Dtype dtype, WarpLaunch launch, bool with_signs>
+__global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
+    rows_in_registers(const __grid_constant__ WarpWork work) {
+  constexpr bool kOneRound = launch.teams == launch.rounds();
+  __shared__ __align__(16) float exchange[launch.halves == 1 ? 4 : launch.exchange_words()];
+  const int lane = static_cast<int>(threadIdx.x & 31U), warp = rows::uniform_warp();
+  const int of_row = warp % launch.warps_per_row(), half = of_row % launch.halves;
+  const int row = static_cast<int>(blockIdx.x) * launch.rows_per_block() + warp / launch.warps_per_row();
+  const rows::Stage2Constants constants(lane, lane_of_fragment(lane));
+  BlockSigns<dtype, launch> signs(work, lane);
+  int round = of_row / launch.halves;
+  signs.fetch(round);
+
+  ptx::griddepcontrol_wait();
+  if (row >= work.row_count) return;  // such a warp shares its row with none
+  HeldRow<launch> held(work, row, half, lane);
+  if constexpr (launch.teams > 1) ptx::griddepcontrol_launch_dependents();
+  if constexpr (launch.warps_per_row() > 1)
+    __syncthreads();  // in place, nobody may store before all have read
+  if constexpr (with_signs) {
+    if (work.signs_first != nullptr) held.flip_signs(work, half, lane);
+  }
+  held.arrange();
+
+  const float scales[2] = {work.scale, half == 0 ? work.scale : -work.scale};
+  const auto make_blocks = [&] {
+    Sums d[launch.together] = {};
+    exact_stage<dtype>(d, held, signs);
+    if constexpr (!kOneRound) signs.fetch(min(round + launch.teams, launch.rounds() - 1));
+#pragma unroll
+    for (int b = 0; b < launch.together; ++b) {
+      if constexpr (launch.halves == 2)
+        exchange_halves(d[b], ptx::shared_address(exchange), round, half, lane);
+      finish_block<dtype, launch, with_signs>(d[b], work, row, round * launch.together + b, half, lane,
+                                              constants,
+                                              {scales[0], launch.halves == 1 ? scales[0] : scales[1]});
+    }
+  };
+  if constexpr (kOneRound) {
+    make_blocks();
+  } else {
+#pragma unroll 1
+    for (; round < launch.rounds(); round += launch.teams)
+      make_blocks();
+  }
+}
+
+/// Takes WarpWork.
+using Kernel = const void*;
+using Kernels = Table<WarpLaunch, Kernel>;
+
+template <Dtype dtype, bool with_signs>
+const Kernels& kernels();
+
+/// What kernels() gives, where its kernels are compiled.
+template <Dtype dtype, bool with_signs>
+Kernels compiled_kernels() {
+  Kernels table;
+  const auto add = [&](auto launch) {
+    table.add(launch(), reinterpret_cast<Kernel>(rows_in_registers<dtype, launch(), with_signs>));
+  };
+  add_each<kManyRows>(add);
+  add_each<kFewRows>(add);
+  return table;
+}
+
+}  // namespace fwht::warp_kronecker
