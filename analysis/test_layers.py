@@ -417,7 +417,7 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
     assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.drawn("speedup", layers.algorithms(device))
     assert "| llama-70b, 16 | 2.0 |" in pages.drawn("rotation", layers.rotations_added(device))
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
-    assert "2 NVIDIA H200 linked by NVLink" in text and "Layers take 1.25 to 1.25 times the bound" in text and "20261120T100000Z_0123456789_h200" in text
+    assert "2 NVIDIA H200 linked by NVLink" in text and "Layers take 1.25 to 1.25 times the lower bound" in text and "20261120T100000Z_0123456789_h200" in text
     for template, words in (("linear", "No complete results folder with `linear.csv`"), ("several_gpus", "No results folder with `tensor_parallel.csv`")):
         assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
 

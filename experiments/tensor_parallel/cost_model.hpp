@@ -1,6 +1,6 @@
 // What a layer should take, from the bytes of its weights and the measured times of its collectives. For
 // T = 2 and 4 every number was measured on one host; T = 8 and two hosts are extrapolated and say so. The
-// machine's numbers are published or measured once (the lower line: what the hardware allows), or fitted to
+// machine's numbers are published or measured once (the lower bound: what the hardware allows), or fitted to
 // the pieces of a run (what these kernels take).
 #pragma once
 
