@@ -433,10 +433,13 @@ def profiled_sizes(found: profile.Profile, dtype: str = "f16") -> str:
 
 
 def card_words(root: Path, variant: str) -> str:
-    """What the page of a variant says of its limits: "" without a page, or without such words."""
+    """What the page of a variant says of its limits, of a folder with several variants by name first: "" without a page or such words."""
     names = [folder.name for folder in (root / "variants").glob("*/") if variant == folder.name or variant.startswith(f"{folder.name}_")]
     page = root / "variants" / max(names, key=len, default="") / "README.md"
-    words = re.search(r"^\*\*What limits it\.?\*\*,?\s*(.*?)(?=^\*\*|^#|\Z)", read_text(page) if page.is_file() else "", re.MULTILINE | re.DOTALL)
+    text = read_text(page) if page.is_file() else ""
+    leads = (f"What limits `{variant}`", "What limits it")
+    found = (re.search(rf"^\*\*{lead}\.?\*\*,?\s*(.*?)(?=^\*\*|^#|\Z)", text, re.MULTILINE | re.DOTALL) for lead in leads)
+    words = next(filter(None, found), None)
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words[1]).strip() if words else ""
 
 
@@ -751,14 +754,15 @@ def measured_sections(devices: list[Device], shown: list[Device]) -> dict[str, s
             frame = tables.every_share(device, dtype)
             frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
             parts.append(("Share of the copy limit, in place", device, drawn("measured", frame, dtype=dtype)))
-        found[folder] = render("measured.md.j2", parts=parts)
+        found[folder] = render("measured.md.j2", parts=parts, missing="The newest runs do not have this variant.")
     for variant, ns in BESIDE.items():
         runs_beside = newest(devices, lambda d, v=variant: bool((tables.beside_variant(d, v, "kronecker")["rows"] == 1).any()))  # type: ignore[misc]
         what = "f16 in place: time, and that over the time of `kronecker` in the same run"
         frames = {run.name: tables.beside_variant(run, variant, "kronecker") for run in runs_beside}
         if frames:
+            beside = "No run has timed it beside `kronecker`. [docs/results.md](../../docs/results.md) has its powers of two."
             parts = [(what, run, drawn("beside", frames[run.name][frames[run.name]["n"].isin(ns)])) for run in runs_beside]
-            found[variant] = render("measured.md.j2", parts=parts)
+            found[variant] = render("measured.md.j2", parts=parts, missing=beside)
     hosts = {"cpu", "cpu_f64", "kokkos_openmp"}
     for host in newest(devices, lambda d: hosts <= set(tables.correct(d.results, mode="host", layout="in place")["variant"]))[:1]:
         frame = tables.correct(host.results, mode="host", layout="in place")

@@ -407,6 +407,9 @@ def test_findings_quote_the_variants_own_page(tmp_path):
     page.write_text("# naive\n\n**Idea.** x\n\n**What limits it.** Passes over [memory](../a.md).\n\nAnd more.\n\n**Measured**\n")
     assert pages.card_words(tmp_path, "naive") == pages.card_words(tmp_path, "naive_published") == "Passes over memory.\n\nAnd more."
     assert pages.card_words(tmp_path, "nai") == pages.card_words(tmp_path, "other") == ""
+    page.write_text(page.read_text() + "\n**What limits `naive_published`.** Blocks.\n\n**Error.** y\n")
+    assert pages.card_words(tmp_path, "naive_published") == "Blocks."
+    assert pages.card_words(tmp_path, "naive") == "Passes over memory.\n\nAnd more."
 
 
 def test_no_counter_stands_beside_the_time_of_another_launch(monkeypatch, tmp_path):
