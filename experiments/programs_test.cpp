@@ -254,7 +254,9 @@ TEST_F(Programs, SweepGoesOnWithTheGridOfTheFolder) {
   ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n8/r3 --output p").code, 0);
   const Ended ended = run(kSweep, "--variant cpu --resume p");
   EXPECT_EQ(ended.code, 2);
-  EXPECT_NE(ended.err.find("p has no grid of fwht_sweep alone to go on with"), std::string::npos)
+  EXPECT_NE(
+      ended.err.find("no run of fwht_sweep in p can be resumed from a grid alone; name --grid or --problem"),
+      std::string::npos)
       << ended.err;
 }
 
@@ -349,7 +351,7 @@ TEST_F(Programs, AFullStandardOutputIsAFailure) {
        {"--list", "--list-json", "--list-grids", "--list-names", "--help", "--dry-run --grid smoke"}) {
     const Ended ended = run(kSweep, arguments, "", "/dev/full");
     EXPECT_EQ(ended.code, 1) << arguments;
-    EXPECT_EQ(ended.err, "fwht_sweep: failed: standard output takes no more\n");
+    EXPECT_EQ(ended.err, "fwht_sweep: failed: cannot write to standard output\n");
   }
 }
 

@@ -409,7 +409,7 @@ def command_profile(arguments: list[str]) -> int:
     """Usage: ./testbed profile [--variant NAME]... [--n N]... [--dtype TYPE]... [--rows N]... [--study NAME]...
 
     Runs Nsight Compute over one launch of every variant on the grid `quick` or on what is asked
-    for, writes profile.csv and static.csv into a results folder, and prints a table a study. The last line is the folder.
+    for, writes profile.csv and static.csv into a results folder, and prints one table per study. The last line is the folder.
 
       --study NAME    occupancy, coalescing, stalls, roofline (ncu and a CUDA device needed), static (registers, spills and
                       instruction mix by cuobjdump; needs no GPU) or all (default); may be repeated
@@ -590,7 +590,7 @@ def help_text() -> str:
       accuracy   the whole error analysis, and a report of it
       tune       measure on this device what the variant auto chooses by
       report     make a page from results folders, to look at, filter and compare
-      compare    speed-up of one results folder over another, for the CI of users too
+      compare    speed-up of one results folder over another, also useful in your CI
       which      which variant for one problem
       profile    run Nsight Compute over the variants
       sanitize   run compute-sanitizer over the kernels

@@ -158,7 +158,7 @@ void validate_inner(const Problem& problem) {
         concat("inner=", inner, " must be at least 1, and times n=", problem.n(), " below 2^59"));
   if (problem.rows % inner != 0) {
     throw BadRequest(concat("inner=", inner, " must divide rows=", problem.rows,
-                            ", of which so many lie between each other"));
+                            ": rows are interleaved in blocks of inner"));
   }
 }
 
@@ -207,8 +207,8 @@ void validate_paging(const Problem& problem, const Paging& paging) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (paging.tokens < 1 || paging.pages < 1 || paging.tokens > kMost ||
       paging.pages > kMost / paging.tokens) {
-    throw BadRequest(concat("pages=", paging.pages, " of tokens=", paging.tokens,
-                            " must be at least one of one and at most ", kMost, " places together"));
+    throw BadRequest(concat("pages=", paging.pages, " and tokens=", paging.tokens,
+                            " must each be at least 1, and their product at most ", kMost));
   }
   const Encoding& encoding = problem.encoding;
   const std::int64_t n = problem.n();
@@ -234,8 +234,8 @@ void validate_integers(const Problem& problem) {
   const Dtype in = problem.in.dtype, out = problem.out.dtype;
   if (!is_integer(in) && !is_integer(out)) return;
   if (in != out || !problem.encoding.is_plain() || problem.prologue) {
-    throw BadRequest(concat(to_string(problem), ": ", name_of(is_integer(in) ? in : out),
-                            " data stay what they are, without encoding and prologue"));
+    throw BadRequest(concat(to_string(problem),
+                            ": integer input and output must have one dtype, without encoding or prologue"));
   }
   if (problem.scale != 1.0) {
     throw BadRequest(concat("scale=", problem.scale, " must be given as 1 for ", name_of(in),

@@ -10,13 +10,13 @@
 namespace fwht {
 
 /// The one place where a program turns exceptions into exit codes: 2 for a bad request, 1 for a failure,
-/// which a standard output that takes no more is too.
+/// which a standard output that cannot be written is too.
 template <class Body>
 int run_main(std::string_view program, Body&& body) {
   try {
     const int code = body();
     if (!std::cout.flush()) {
-      std::cerr << program << ": failed: standard output takes no more\n";
+      std::cerr << program << ": failed: cannot write to standard output\n";
       return code == 0 ? 1 : code;
     }
     return code;

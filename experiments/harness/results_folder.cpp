@@ -426,12 +426,12 @@ void refuse_changed_files(const Json& context, const fs::path& path) {
   const Json now = describe_files(path);
   for (const auto& [name, recorded] : context["files"].items()) {
     if (!now.contains(name))
-      throw BadRequest(fmt::format("{} lacks {}, which its last run left", path.string(), name));
+      throw BadRequest(fmt::format("{} lacks {}, which its last run wrote", path.string(), name));
     if (now[name]["sha256"] == recorded["sha256"]) continue;
-    const bool as_many = now[name]["rows"] == recorded["rows"];
-    throw BadRequest(fmt::format("{} in {} has {} rows and is not what its last run left, which had {}", name,
-                                 path.string(), now[name]["rows"].dump(),
-                                 as_many ? "as many and another hash" : recorded["rows"].dump()));
+    const std::string rows = now[name]["rows"].dump(), before = recorded["rows"].dump();
+    throw BadRequest(
+        fmt::format("{} in {} differs from what its last run wrote ({})", name, path.string(),
+                    rows == before ? "same row count, different hash" : rows + " rows, not " + before));
   }
 }
 
@@ -668,8 +668,9 @@ Grid recorded_grid(const fs::path& folder, const std::string& program) {
   const bool with_problems =
       last != runs.rend() && joined((*last)["argv"]).find("--problem") != std::string::npos;
   if (text("grid_text").empty() || with_problems) {
-    throw BadRequest(fmt::format("{} has no grid of {} alone to go on with; name a grid or problems",
-                                 folder.string(), program));
+    throw BadRequest(
+        fmt::format("no run of {} in {} can be resumed from a grid alone; name --grid or --problem", program,
+                    folder.string()));
   }
   return parse_grid(text("grid"), text("grid_text"));
 }

@@ -255,17 +255,17 @@ TEST_F(ResultsFolderTest, KnowsItsTablesAgain) {
   const std::uintmax_t size = fs::file_size(path / "limits.csv");
   std::ofstream(path / "limits.csv", std::ios::app) << "host,8,4,4,in,host,c,1,1,1\n";
   EXPECT_EQ(refusal(provenance),
-            "limits.csv in " + path.string() + " has 3 rows and is not what its last run left, which had 2");
+            "limits.csv in " + path.string() + " differs from what its last run wrote (3 rows, not 2)");
   fs::resize_file(path / "limits.csv", size);
   EXPECT_EQ(refusal(provenance), "accepted");
   std::ofstream(path / "context.json") << before;
   std::fstream(path / "limits.csv", std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(size - 2))
       << '2';
-  EXPECT_EQ(refusal(provenance), "limits.csv in " + path.string() +
-                                     " has 2 rows and is not what its last run left, which had as many and "
-                                     "another hash");
+  EXPECT_EQ(refusal(provenance),
+            "limits.csv in " + path.string() +
+                " differs from what its last run wrote (same row count, different hash)");
   fs::remove(path / "limits.csv");
-  EXPECT_EQ(refusal(provenance), path.string() + " lacks limits.csv, which its last run left");
+  EXPECT_EQ(refusal(provenance), path.string() + " lacks limits.csv, which its last run wrote");
   EXPECT_EQ(context(), before) << "a refused folder stays as it was";
 }
 

@@ -130,10 +130,10 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
       program};
   harness::add_folder_options(app, options);
   app.add_option("--variant", options.variants,
-                 "of the second ladder (default: those in device memory; without a device the host's)");
+                 "linear-layer variants (default: those in device memory; without a device the host's)");
   app.add_option("--list", options.list,
                  "smoke, paper, headline, rotated, shapes, prefill (default: smoke, or none with --problem)");
-  app.add_option("--problem", options.problems, "single ones: f16/m16/n8192/k8192/w4g128");
+  app.add_option("--problem", options.problems, "one problem instead of a list: f16/m16/n8192/k8192/w4g128");
   app.add_option("--mode", options.modes,
                  "cold, replay ...; host for host variants (default: cold and host)");
   app.add_flag("--programmatic", options.with_programmatic,

@@ -98,7 +98,7 @@ Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
       std::string(variant.name), variant.memory,
       [&](const Problem& problem) {
         if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
-          return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
+          return Support{"without an encoding this variant is `auto`; time `auto` instead"};
         if (&variant == &automatic::variant && !problem.encoding.is_plain())
           return Support{"encoded rows of auto are timed under the name of the variant whose plans they are"};
         const Support support = variant.supports(problem, device);

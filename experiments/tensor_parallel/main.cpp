@@ -62,12 +62,12 @@ bool parse(TensorParallelOptions& options, int argc, const char* const* argv) {
   app.add_option("--algorithm", options.algorithms, "naive, naive_fused, tp_aware, local_sort (default: all)")
       ->delimiter(',');
   app.add_option("--rotation", options.rotations,
-                 "besides: rotated layers; blocks, block_diagonal, all_to_all, gather")
+                 "also time rotated layers: blocks, block_diagonal, all_to_all, gather")
       ->delimiter(',');
   app.add_option("--variant", options.product, "linear variant of both projections (default: the fastest)");
   app.add_option("--transform", options.transform, "variant of the rotation (default: auto)");
   app.add_option("--layers", options.layers, "layers in one graph, each with its own weights (default: 20)");
-  app.add_option("--replays", options.replays, "of each graph (default: 25)");
+  app.add_option("--replays", options.replays, "replays of each graph (default: 25)");
   app.add_option("--repeats", options.repeats, "executions that are checked (default: 1)");
   app.add_option("--limit", options.limit_s, "seconds after which a hanging rank ends the run (default: 60)");
   app.add_flag("--host", options.host, "ranks simulated by threads over host memory: checks only");
