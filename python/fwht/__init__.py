@@ -74,12 +74,12 @@ def hadamard_transform(
         x: shape (..., n), n = 2^k from 2 to the limit of the variant (`fwht.supports` says it); the leading
             dimensions are rows. float16, bfloat16, float32, float64, int32 or int64. A PyTorch tensor (CPU or CUDA), a numpy.ndarray without a mask, a CuPy
             array, a JAX array (outside jax.jit), or another array with `__dlpack__` and `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
-            lie at one distance with their elements side by side, they are gathered into the result first.
+            have a constant stride with their elements side by side, they are gathered into the result first.
         scale: a number that is finite in float32, or None for 1/sqrt(n); 1 for integers. Not a tensor: reading it would wait
             for the device.
-        out: where the result goes; shape, dtype and device of x. Rows at one distance of at least n elements.
+        out: where the result goes; shape, dtype and device of x. Rows with a constant stride of at least n elements.
             May be x itself; other overlaps are refused.
-        inplace: the result replaces x, which must have its rows at one distance of at least n elements.
+        inplace: the result replaces x, which must have rows with a constant stride of at least n elements.
         variant: a name of `fwht.variants()`; None: "auto" on a CUDA device, "cpu" on the host.
         ordering: "natural" (Hadamard), "dyadic" (Paley) or "sequency" (Walsh: row k of the matrix changes its sign k times): how
             the coefficients of the result stand. Not in place, since it permutes.

@@ -139,7 +139,7 @@ def in_place_stride(view: View, name: str = "x") -> int:
     if stride is None and 0 not in view.shape:
         raise ValueError(
             f"fwht: {name} has strides {view.strides} for shape {view.shape}; to be written it needs elements side by "
-            f"side and rows at one distance of at least n={view.shape[-1]} elements"
+            f"side and rows with a constant stride of at least n={view.shape[-1]} elements"
         )
     return stride or 0
 
@@ -222,7 +222,7 @@ def transform(x: Any, scale: float | None, out: Any, inplace: bool, variant: str
 
 def _copy(out: Any, x: Any) -> None:
     if not hasattr(out, "__setitem__") or _name_of(x).split(".")[0] not in ("numpy", "cupy"):
-        raise ValueError(f"fwht: a {_name_of(x)} must have its rows at one distance, elements side by side")
+        raise ValueError(f"fwht: a {_name_of(x)} must have rows with a constant stride, elements side by side")
     out[...] = x
 
 

@@ -135,8 +135,8 @@ def hadamard_quantize(
     """Codes and scales of scale * Op x[..., :], in one pass over x. The default scale is 1/sqrt(n): orthonormal.
 
     Args:
-        x: shape (..., n), float16, bfloat16 or float32; a PyTorch tensor (CPU or CUDA) or a NumPy array. Rows that do not lie at
-            one distance with their elements side by side are copied first.
+        x: shape (..., n), float16, bfloat16 or float32; a PyTorch tensor (CPU or CUDA) or a NumPy array. Rows without a
+            constant stride and their elements side by side are copied first.
         encoding: what to write, see `fwht.quantize`.
         scale: of the transform; None: 1/sqrt(n).
         operator, signs, dense, transpose: as in `fwht.operators.transform`; without them H_n, or the operator for n.
@@ -294,7 +294,7 @@ def _require_numpy(x: Any) -> None:
 
 
 def _in_rows(x: Any) -> Any:
-    """The NumPy array, or a copy whose rows lie at one distance with their elements side by side."""
+    """The NumPy array, or a copy whose rows have a constant stride, their elements side by side."""
     import numpy
 
     strides = tuple(s // x.itemsize for s in x.strides)

@@ -47,7 +47,7 @@ def plan(n=8, rows=1, dtype="float32", **options):
 
 
 POWER, DTYPES, NUMBER, OVERLAP = "must be a power of two", "must be float16, bfloat16, float32, float64, int32 or int64", "must be a number or None", "overlap"
-ROWS, FITS = "strides .* rows at one distance of at least n=", "must fit 64 bits"
+ROWS, FITS = "strides .* rows with a constant stride of at least n=", "must fit 64 bits"
 # A sentence for each row of calls: they get the library.
 TABLE = [
     (ValueError, "at least one dimension", [lambda a: T(a(())), lambda a: OP(a(())), lambda a: Q(a(()))]),

@@ -195,7 +195,7 @@ def _first(key: tuple, problem: _c.Problem, variant: str | None, source: int, ta
 
 
 def into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
-    """Into `out`, whose rows must lie at one distance; it may be x itself. x has any strides."""
+    """Into `out`, whose rows must have a constant stride; it may be x itself. x has any strides."""
     device = x.get_device()
     key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant, _INTO, x.stride(), out.stride())
     entry = find(key)
