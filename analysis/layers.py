@@ -145,6 +145,12 @@ def prefill(device: Device) -> pd.DataFrame:
     return times.assign(time_us=times["w4a16_prefill"], share=times["dense_fp16"] / times["w4a16_prefill"]).reset_index().sort_values(["n", "k", "m"])
 
 
+def prefill_of_few(device: Device) -> pd.DataFrame:
+    """The part of `prefill` up to 32 tokens, which the variant w4a16 gives to w4a16_pipelined: no table by tokens has it."""
+    rows = prefill(device)
+    return rows[rows["m"] <= 32] if len(rows) else rows
+
+
 BY_TOKENS = ("w4a16_pipelined", "w4a16_prefill")  # what the variant w4a16 is made of
 
 

@@ -353,7 +353,7 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
         "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
         "linear": newest(devices, layers.covers_headline), "linear_table": lambda d: drawn("linear", layers.headline(d)),
         "others": newest(devices, lambda d: len(layers.over_others(d)) > 0), "others_table": lambda d: drawn("others", layers.over_others(d)),
-        "prefill": newest(devices, lambda d: len(layers.prefill(d)) > 0), "prefill_table": lambda d: drawn("prefill", layers.prefill(d)),
+        "prefill": newest(devices, lambda d: len(layers.prefill_of_few(d)) > 0), "prefill_table": lambda d: drawn("prefill", layers.prefill_of_few(d)),
         "split": newest(devices, lambda d: len(layers.split_over_data_parallel(d)) > 0), "split_table": split_table,
         "turned": newest(devices, lambda d: len(layers.rotated(d)) > 0),
         "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),

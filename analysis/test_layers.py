@@ -253,6 +253,9 @@ def test_many_tokens_stand_beside_the_dense_product(tmp_path):
     assert layers.prefill(device)[["n", "m", "time_us", "share"]].to_numpy().tolist() == [[4096, 512, 10, 0.8]]
     assert "| 512 | 10.0 (0.80) |" in pages.drawn("prefill", layers.prefill(device))
     assert layers.prefill(device_of(linear_writer(), tmp_path / "other")).empty
+    assert layers.prefill_of_few(device).empty
+    add_layers(writer, "cold", 4096, 32, w4a16_prefill=4, dense_fp16=8)
+    assert layers.prefill_of_few(device_of(writer, tmp_path / "few"))[["m", "share"]].to_numpy().tolist() == [[32, 2.0]]
 
 
 def test_the_first_screen_says_which_layer_to_take(tmp_path):
