@@ -1,6 +1,6 @@
 # Tests of what stands outside the programs: install + find_package(fwht), proven by a project of its own
-# (consumer_test/), a variant made from variants/skeleton (skeleton_test.cmake), and that no include runs upwards
-# (layers.cmake).
+# (consumer_test/), a variant made from variants/skeleton (skeleton_test.cmake), that no include runs upwards (layers.cmake),
+# and what configuring leaves and records where fwht is not alone (build_files_test.cmake).
 if(FWHT_TESTS)
   add_test(NAME install.consumer
     COMMAND ${CMAKE_COMMAND}
@@ -13,5 +13,8 @@ if(FWHT_TESTS)
   endif()
   add_test(NAME layers COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D SCRATCH=${PROJECT_BINARY_DIR}/layers_test
     -P ${PROJECT_SOURCE_DIR}/cmake/layers_test.cmake)
-  set_tests_properties(install.consumer layers PROPERTIES LABELS host TIMEOUT 300)
+  add_test(NAME build_files COMMAND ${CMAKE_COMMAND}
+      -D ROOT=${PROJECT_SOURCE_DIR} -D SCRATCH=${PROJECT_BINARY_DIR}/build_files_test
+      -D generator=${CMAKE_GENERATOR} -D cxx=${CMAKE_CXX_COMPILER} -P ${PROJECT_SOURCE_DIR}/cmake/build_files_test.cmake)
+  set_tests_properties(install.consumer layers build_files PROPERTIES LABELS host TIMEOUT 300)
 endif()

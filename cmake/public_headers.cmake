@@ -9,7 +9,7 @@ set(FWHT_PUBLIC_HEADERS
   common/contract/preparation.hpp common/contract/problem.hpp common/contract/scale_layout.hpp common/contract/scratch.hpp common/contract/variant.hpp
   variants/registry.hpp variants/library/sharded/sharded.hpp variants/library/transform.hpp variants/library/walsh.hpp)
 
-# Writes the rewritten headers of `source_dir` to `folder`.
+# Writes the rewritten headers of `source_dir` to `folder`; those that have not changed stay, so that nobody is rebuilt.
 function(fwht_write_public_headers source_dir folder)
   foreach(header IN LISTS FWHT_PUBLIC_HEADERS)
     file(READ ${source_dir}/${header} text)
@@ -21,6 +21,12 @@ function(fwht_write_public_headers source_dir folder)
       message(FATAL_ERROR "fwht: the public header ${header} includes ${CMAKE_MATCH_1}, which is not installed")
     endif()
     get_filename_component(name ${header} NAME)
-    file(WRITE ${folder}/${name} "${text}")
+    set(before "")
+    if(EXISTS ${folder}/${name})
+      file(READ ${folder}/${name} before)
+    endif()
+    if(NOT "${before}" STREQUAL "${text}")
+      file(WRITE ${folder}/${name} "${text}")
+    endif()
   endforeach()
 endfunction()

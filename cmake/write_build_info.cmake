@@ -23,9 +23,13 @@ foreach(variable GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE)
   unset(ENV{${variable}})
 endforeach()
 if(GIT_FOUND)
+  # An archive may lie in a repository of something else, whose commit says nothing about it.
+  file(REAL_PATH ${source_dir} root)
+  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${source_dir} rev-parse --show-toplevel
+    OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${source_dir} rev-parse HEAD
     OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
-  if(NOT failed)
+  if(NOT failed AND "${top}" STREQUAL "${root}")
     set(commit ${head})
     # Dirty is about what is built: results and texts may change without changing the programs.
     execute_process(COMMAND ${GIT_EXECUTABLE} -C ${source_dir} status --porcelain -- common reference variants cmake
@@ -39,6 +43,10 @@ endif()
 
 string(STRIP "${cxx_flags}" cxx_flags)
 string(STRIP "${cuda_flags}" cuda_flags)
+foreach(text version build_type cxx cxx_flags cuda cuda_flags)  # as C++ spells them
+  string(REPLACE "\\" "\\\\" ${text} "${${text}}")
+  string(REPLACE "\"" "\\\"" ${text} "${${text}}")
+endforeach()
 file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[
 // Made by the build; not a source.
 #pragma once
