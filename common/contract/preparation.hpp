@@ -65,10 +65,10 @@ struct PreparedOperands {
   const void* weight = nullptr;
   float epsilon = 0.0F;
   /// rope: fp32 [positions, width], per position width / 2 cosines, then as many sines; and the position of
-  /// each group of Prologue::heads rows, which the caller answers for.
+  /// each group of Prologue::heads rows, which the caller answers for, at a multiple of 8 bytes.
   const float* cos_sin = nullptr;
   const std::int64_t* positions = nullptr;
-  /// Pages: the place of each row; no two rows have one place.
+  /// Pages: the place of each row, at a multiple of 8 bytes; no two rows have one place.
   const std::int64_t* slots = nullptr;
 };
 

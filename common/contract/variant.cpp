@@ -1,7 +1,10 @@
 #include "common/contract/variant.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
+#include <tuple>
 
 #include "common/contract/operator_data.hpp"
 #include "common/contract/scratch.hpp"
@@ -38,10 +41,22 @@ struct Span {
 
 void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
   if (!overlap(a.address, a.bytes, b.address, b.bytes)) return;
-  throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address),
-                          " overlap: the out-of-place problem ", to_string(problem), " spans ",
-                          std::max(a.bytes, b.bytes), " bytes"));
+  throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address), " overlap: of ",
+                          to_string(problem), " they span ", a.bytes, " and ", b.bytes, " bytes"));
 }
+
+/// Those that have bytes.
+class Spans {
+ public:
+  void add(const char* name, const void* pointer, std::int64_t bytes) {
+    if (bytes > 0) all_[count_++] = {name, address_of(pointer), bytes};
+  }
+  std::span<const Span> all() const { return std::span(all_).first(count_); }
+
+ private:
+  std::array<Span, 8> all_;  // as few are needed as are given
+  std::size_t count_ = 0;
+};
 
 /// Whether the rows of two arrays at one distance lie between each other, as columns of one matrix do.
 bool rows_interleave(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
@@ -67,8 +82,6 @@ void check_scales(const Operands& operands, const Problem& problem) {
       throw BadRequest(concat("tensor_scale_at=", hex(at), " must be aligned to ", sizeof(float),
                               " bytes for ", to_string(problem)));
     }
-    refuse_overlap({"tensor_scale_at", at, sizeof(float)},
-                   {"out", address_of(operands.out), problem.span_bytes_out()}, problem);
     return;
   }
   if (!needs_tensor_scale(problem.encoding)) {
@@ -100,9 +113,6 @@ void check_scale_buffer(const Operands& operands, const Problem& problem) {
     throw BadRequest(concat("scales has ", operands.scales_bytes, " bytes, but ", to_string(problem),
                             " needs ", needed, ", padding included"));
   }
-  const Span scales{"scales", address_of(operands.scales), needed};
-  refuse_overlap({"in", address_of(operands.in), problem.span_bytes()}, scales, problem);
-  refuse_overlap({"out", address_of(operands.out), problem.span_bytes_out()}, scales, problem);
 }
 
 void check_prepared(const PreparedOperands& operands, const Problem& problem) {
@@ -112,10 +122,14 @@ void check_prepared(const PreparedOperands& operands, const Problem& problem) {
   check_extra("cos_sin", operands.cos_sin, rope, problem);
   check_extra("positions", operands.positions, rope, problem);
   check_extra("slots", operands.slots, problem.paging.has_value(), problem);
-  for (const auto& [name, pointer] : {std::pair{"weight", operands.weight},
-                                      std::pair{"cos_sin", static_cast<const void*>(operands.cos_sin)}}) {
-    if (address_of(pointer) % kScaleAlignment == 0) continue;
-    throw BadRequest(concat(name, "=", hex(address_of(pointer)), " must be aligned to ", kScaleAlignment,
+  constexpr std::size_t kPlaces = sizeof(std::int64_t);  // which kernels load whole
+  using Aligned = std::tuple<const char*, const void*, std::size_t>;
+  for (const auto& [name, pointer, alignment] : {Aligned{"weight", operands.weight, kScaleAlignment},
+                                                 {"cos_sin", operands.cos_sin, kScaleAlignment},
+                                                 {"positions", operands.positions, kPlaces},
+                                                 {"slots", operands.slots, kPlaces}}) {
+    if (address_of(pointer) % alignment == 0) continue;
+    throw BadRequest(concat(name, "=", hex(address_of(pointer)), " must be aligned to ", alignment,
                             " bytes for ", to_string(problem)));
   }
   const float epsilon = operands.epsilon;
@@ -137,19 +151,45 @@ void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t o
   refuse_overlap({"in", in, problem.span_bytes()}, {"out", out, problem.span_bytes_out()}, problem);
 }
 
-/// Signs and dense factors: apart from what is written, entries where their dtype may lie.
-void check_matrices(const Operands& operands, const Problem& problem, std::uintptr_t out) {
-  const Span written{"out", out, problem.span_bytes_out()};
-  if (operands.signs != nullptr)
-    refuse_overlap({"signs", address_of(operands.signs), ceil_div(problem.n(), 32) * 4}, written, problem);
-  if (operands.dense == nullptr) return;
+void check_dense_alignment(const Operands& operands, const Problem& problem) {
   const std::int64_t size = bytes_of(problem.in.dtype);
-  if (address_of(operands.dense) % static_cast<std::uintptr_t>(size) != 0) {
-    throw BadRequest(concat("dense=", hex(address_of(operands.dense)), " must be aligned to ", size,
-                            " bytes for ", to_string(problem)));
+  if (address_of(operands.dense) % static_cast<std::uintptr_t>(size) == 0) return;
+  throw BadRequest(concat("dense=", hex(address_of(operands.dense)), " must be aligned to ", size,
+                          " bytes for ", to_string(problem)));
+}
+
+/// What is written lies apart from what is read, and from what else is written; check_placement knows about
+/// `in` and `out`.
+void check_apart(const Plan& plan, const Operands& operands) {
+  const Problem& problem = plan.problem();
+  const PreparedOperands& prepared = operands.prepared;
+  const std::int64_t size = bytes_of(problem.in.dtype), places = sizeof(std::int64_t);
+  Spans read;
+  if (operands.signs != nullptr) read.add("signs", operands.signs, ceil_div(problem.n(), 32) * 4);
+  if (operands.dense != nullptr) read.add("dense", operands.dense, dense_entry_count(problem.op) * size);
+  if (prepared.weight != nullptr) read.add("weight", prepared.weight, problem.n() * size);
+  if (prepared.cos_sin != nullptr)  // of its rows, which only positions know, the first one
+    read.add("cos_sin", prepared.cos_sin, problem.prologue->width * std::int64_t{sizeof(float)});
+  if (prepared.positions != nullptr)
+    read.add("positions", prepared.positions, problem.rows / problem.prologue->heads * places);
+  if (prepared.slots != nullptr) read.add("slots", prepared.slots, problem.rows * places);
+  if (operands.tensor_scale_at != nullptr)
+    read.add("tensor_scale_at", operands.tensor_scale_at, sizeof(float));
+  if (read.all().empty() && operands.scales == nullptr && operands.scratch == nullptr) return;
+
+  Spans written;
+  written.add("out", operands.out, problem.span_bytes_out());
+  if (operands.scales != nullptr) written.add("scales", operands.scales, problem.scale_bytes_out());
+  if (operands.scratch != nullptr) written.add("scratch", operands.scratch, plan.scratch_bytes());
+  const Span in{"in", address_of(operands.in), problem.span_bytes()};
+  const std::span<const Span> all = written.all();
+  for (std::size_t w = 0; w < all.size(); ++w) {
+    for (const Span& each : read.all())
+      refuse_overlap(each, all[w], problem);
+    for (const Span& each : all.first(w))
+      refuse_overlap(each, all[w], problem);
+    if (w > 0) refuse_overlap(in, all[w], problem);
   }
-  refuse_overlap({"dense", address_of(operands.dense), dense_entry_count(problem.op) * size}, written,
-                 problem);
 }
 
 }  // namespace
@@ -179,8 +219,9 @@ void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
                             kScratchAlignment, " bytes for ", to_string(problem)));
   }
   check_placement(problem, in, out);
-  check_matrices(operands, problem, out);
+  check_dense_alignment(operands, problem);
   check_scale_buffer(operands, problem);
+  check_apart(plan, operands);
 }
 
 Support require_no_preparation(const Problem& problem) {

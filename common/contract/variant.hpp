@@ -25,7 +25,8 @@ struct Operands {
   /// operator_data.hpp).
   const void* signs = nullptr;
   /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
-  /// none transposed (the operator says that). check_dense in operator_data.hpp is for the caller to ask.
+  /// none transposed (the operator says that). Variants of host memory ask check_dense (operator_data.hpp)
+  /// at each execution; for those of device memory it is for the caller to ask.
   const void* dense = nullptr;
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
   /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4). 0: not given.
@@ -61,8 +62,8 @@ using Variant = VariantOf<Transforms>;
 /// execute throws BadRequest for a null pointer among the operands that the problem needs, and for an operand
 /// that it does not need. Also for a pointer that misses `alignment()` (scales: kScaleAlignment), and for a
 /// scale of the tensor that is needed and not given, given twice, or not positive and finite. For a negative
-/// epsilon, and too few bytes for the scales. Or for in != out for an in-place plan, or overlapping spans for
-/// an out-of-place one.
+/// epsilon, and too few bytes for the scales. Or for in != out for an in-place plan, overlapping ones for an
+/// out-of-place one, and out, scales or scratch on memory of another operand.
 class Plan : public PlanOf<Transforms> {
  public:
   using PlanOf::execute;
@@ -112,7 +113,7 @@ inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
   Numerics numerics;
   const std::span<const Factor> factors = problem.op.factors();
   const auto levels_of = [](const Factor& factor) {
-    return std::bit_width(static_cast<std::uint64_t>(factor.order)) - 1;
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(factor.order))) - 1;
   };
   int bits = 0;
   for (const Factor& factor : factors)

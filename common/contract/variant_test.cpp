@@ -26,6 +26,8 @@ class RecordingPlan final : public Plan {
   std::size_t alignment() const override { return alignment_; }
   Numerics numerics() const override { return {}; }
   Settings settings() const override { return {}; }
+  std::int64_t scratch_bytes() const override { return scratch; }
+  std::int64_t scratch = 0;
   mutable int enqueued = 0;
   mutable const void* last_in = nullptr;
 
@@ -283,6 +285,76 @@ TEST(Plan, ChecksTheOperandsOfAPrologue) {
   EXPECT_NE(refusal_of(rope, operands).find("epsilon=0.5 is given, but"), std::string::npos);
   operands.prepared.epsilon = 0.0F;
   EXPECT_EQ(refusal_of(rope, operands), "");
+}
+
+// A kernel reads its operands while others of the grid write: not only `in` must lie apart.
+TEST(Plan, WritesOnNoOperand) {
+  std::byte *const in = memory.data(), *const out = in + 256, *const scales = in + 512,
+                   *const apart = in + 768;
+  const auto expect_apart = [&](const char* text, auto&& place, Operands operands = {}) {
+    RecordingPlan plan(parse_problem(text), 2);
+    plan.scratch = 16;
+    operands.in = in;
+    operands.out = out;
+    operands.scales = writes_scales(plan.problem().encoding) && !plan.problem().paging ? scales : nullptr;
+    operands.scratch = apart;
+    const auto refusal_at = [&](std::byte* at) {
+      Operands given = operands;
+      place(given, at);
+      return bad_request_of([&] { plan.execute(given); });
+    };
+    EXPECT_EQ(refusal_at(apart + 128), "") << text;
+    for (const void* written : {operands.out, operands.scales, operands.scratch}) {
+      if (written == nullptr) continue;
+      std::byte* const at = in + (static_cast<const std::byte*>(written) - in);
+      EXPECT_NE(refusal_at(at).find(" overlap: of "), std::string::npos) << text << at - in;
+    }
+  };
+  expect_apart("bf16/n8/r4/rms>e4m3:row", [](Operands& to, const void* at) { to.prepared.weight = at; });
+  const auto* const numbers = reinterpret_cast<const float*>(apart + 192);
+  const auto* const places = reinterpret_cast<const std::int64_t*>(apart + 192);
+  Operands rope;
+  rope.prepared.positions = places;
+  expect_apart(
+      "bf16/n8/r4/rope4>e4m3:row",
+      [](Operands& to, void* at) { to.prepared.cos_sin = static_cast<const float*>(at); }, rope);
+  rope.prepared = {.cos_sin = numbers};
+  expect_apart(
+      "bf16/n8/r4/rope4>e4m3:row",
+      [](Operands& to, void* at) { to.prepared.positions = static_cast<const std::int64_t*>(at); }, rope);
+  expect_apart("bf16/n8/r4/page4x1>e4m3:row",
+               [](Operands& to, void* at) { to.prepared.slots = static_cast<const std::int64_t*>(at); });
+  expect_apart("f16/8+signs/r4/out>int8:row", [](Operands& to, const void* at) { to.signs = at; });
+  expect_apart("f16/d2x8/r4/out>int8:row", [](Operands& to, const void* at) { to.dense = at; });
+  expect_apart("bf16/n32/r1>nvfp4",
+               [](Operands& to, void* at) { to.tensor_scale_at = static_cast<const float*>(at); });
+
+  RecordingPlan lent(parse_problem("bf16/n8/r4/out"), 2);
+  lent.scratch = 16;
+  Operands operands{in, out};
+  for (std::byte* const scratch : {in, out}) {
+    operands.scratch = scratch;
+    EXPECT_NE(bad_request_of([&] { lent.execute(operands); }).find("scratch="), std::string::npos);
+  }
+}
+
+TEST(Plan, PositionsAndSlotsAreWholeNumbersInMemory) {
+  const auto at = [](std::int64_t byte) {
+    return reinterpret_cast<const std::int64_t*>(memory.data() + 768 + byte);
+  };
+  const RecordingPlan rope(parse_problem("bf16/n8/r4/rope4>e4m3:row"), 2);
+  const RecordingPlan paged(parse_problem("bf16/n8/r4/page4x1>e4m3:row"), 2);
+  for (const std::int64_t byte : {4, 8, 1}) {
+    Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};
+    operands.prepared.cos_sin = reinterpret_cast<const float*>(memory.data());
+    operands.prepared.positions = at(byte);
+    const std::string of_rope = bad_request_of([&] { rope.execute(operands); });
+    operands = {memory.data(), memory.data() + 256};
+    operands.prepared.slots = at(byte);
+    const std::string of_pages = bad_request_of([&] { paged.execute(operands); });
+    for (const std::string& said : {of_rope, of_pages})
+      EXPECT_EQ(said.find("must be aligned to 8 bytes for ") != std::string::npos, byte != 8) << said;
+  }
 }
 
 TEST(Plan, ChecksTheScratchThatIsLent) {

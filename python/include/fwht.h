@@ -112,9 +112,9 @@ typedef struct fwht_operands {
   const void* weight;       /* of "rms": n numbers in the input's dtype, 16-byte aligned */
   double epsilon;           /* of "rms": what is added to the mean square */
   const float* cos_sin;     /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
-  const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows */
+  const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows; 8-byte aligned */
   const int64_t* slots; /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
-                               negative one, or one behind the last, leaves the row out */
+                               negative one, or one behind the last, leaves the row out; 8-byte aligned */
   const float*
       tensor_scale_at; /* tensor_scale in memory of `device`, which the kernel reads, so that nobody waits
                                    for it; its value is not checked, and the field `tensor_scale` must be 0 */
