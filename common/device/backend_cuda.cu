@@ -108,7 +108,7 @@ int current_device() {
   int ordinal = 0;
   if (const cudaError_t status = cudaGetDevice(&ordinal); status != cudaSuccess) {
     cudaGetLastError();
-    throw BadRequest(std::string("no CUDA device: ") + cudaGetErrorString(status));
+    throw NoCuda(std::string("no CUDA device: ") + cudaGetErrorString(status));
   }
   return ordinal;
 }
@@ -118,8 +118,7 @@ DeviceScope::DeviceScope(int device) : device_(device), previous_(current_device
   int count = 0;
   FWHT_CUDA(cudaGetDeviceCount(&count));
   if (device_ < 0 || device_ >= count) {
-    throw BadRequest("no CUDA device " + std::to_string(device_) + ": this machine has " +
-                     std::to_string(count));
+    throw NoCuda("no CUDA device " + std::to_string(device_) + ": this machine has " + std::to_string(count));
   }
   FWHT_CUDA(cudaSetDevice(device_));
 }

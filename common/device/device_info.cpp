@@ -71,12 +71,16 @@ void set_host_threads(int most) {
   most_host_threads = most;
 }
 
+int host_threads() {
+  const int usable = usable_threads(), most = most_host_threads;
+  return most > 0 ? std::min(usable, most) : usable;
+}
+
 DeviceInfo this_device(int ordinal) {
   DeviceInfo info;
   info.host_name = first_value_of("/proc/cpuinfo", "model name");
   if (info.host_name.empty()) info.host_name = "unknown CPU";
-  info.host_threads = usable_threads();
-  if (const int most = most_host_threads; most > 0) info.host_threads = std::min(info.host_threads, most);
+  info.host_threads = host_threads();
   if (const std::string kibibytes = first_value_of("/proc/meminfo", "MemTotal"); !kibibytes.empty()) {
     // Not by stoll, which newer C libraries bind to a symbol that older ones lack.
     std::from_chars(kibibytes.data(), kibibytes.data() + kibibytes.size(), info.host_memory_bytes);

@@ -36,10 +36,12 @@ struct DeviceInfo {
 /// The processors that this process may run on (taskset, cpusets of containers), not all that there are.
 int usable_threads();
 
-/// Limits the threads of host variants: `host_threads` of every this_device() from now on. 0, the beginning:
-/// as many as usable_threads(). Plans keep the number that they were made with. Throws BadRequest for a
-/// negative number.
+/// Limits the threads of host variants: host_threads(), and that of every this_device(), from now on. 0, the
+/// beginning: as many as usable_threads(). Plans keep the number that they were made with. Throws BadRequest
+/// for a negative number.
 void set_host_threads(int most);
+/// What this_device().host_threads is, without a look at the rest of the machine.
+int host_threads();
 
 /// This machine with CUDA device `ordinal` (the first by default). Never throws: what is missing is said in
 /// `why_no_cuda`.

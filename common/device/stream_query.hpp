@@ -6,14 +6,21 @@
 #include <string_view>
 
 #include "common/contract/variant.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht {
 
-/// The calling thread's CUDA device. Throws BadRequest when there is none, or in a build without CUDA.
+/// The device asked for does not exist, or none does; the C interface tells it from values that break a rule.
+class NoCuda : public BadRequest {
+ public:
+  using BadRequest::BadRequest;
+};
+
+/// The calling thread's CUDA device. Throws NoCuda when there is none, or in a build without CUDA.
 int current_device();
 
 /// While it lives, `device` is the calling thread's CUDA device; afterwards the previous one is again. Throws
-/// BadRequest for a device that this machine does not have.
+/// NoCuda for a device that this machine does not have.
 class DeviceScope {
  public:
   explicit DeviceScope(int device);

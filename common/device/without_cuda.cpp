@@ -52,7 +52,7 @@ void synchronize(Memory memory) {
 }
 
 int current_device() {
-  throw BadRequest("built without CUDA (" FWHT_WHY_NO_CUDA ")");
+  throw NoCuda("built without CUDA (" FWHT_WHY_NO_CUDA ")");
 }
 DeviceScope::DeviceScope(int) {
   current_device();

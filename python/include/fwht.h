@@ -277,7 +277,7 @@ FWHT_API fwht_status fwht_dyadic_convolution_workspace(int32_t dtype, int64_t n,
 FWHT_API fwht_status fwht_random_signs(int64_t n, uint64_t seed, uint32_t* words);
 FWHT_API fwht_status fwht_random_rows(int64_t n, int64_t count, uint64_t seed, int64_t* rows);
 /* y = H D_k ... H D_1 x with H orthonormal, that of fwht_operator_for(n), D_i the signs of signs[i - 1], rows side by
- * side; `out` may be `in`. */
+ * side; `out` may be `in`. FWHT_F32, FWHT_F64, FWHT_F16 or FWHT_BF16. */
 FWHT_API fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t count,
                                  const void* const* signs, const void* in, void* out, int32_t threads);
 /* The same in memory of CUDA device `device`, on `stream`, by one kernel, or where `transposed` is not 0

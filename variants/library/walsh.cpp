@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -32,7 +33,13 @@ namespace {
 
 int threads_or_all(int threads) {
   if (threads < 0) throw BadRequest(concat("threads=", threads, " must not be negative"));
-  return threads == 0 ? usable_threads() : threads;
+  const int most = host_threads();
+  return threads == 0 ? most : std::min(threads, most);
+}
+
+/// A thread costs as much as tens of thousands of elements.
+int threads_for(std::int64_t elements, int threads) {
+  return static_cast<int>(std::clamp<std::int64_t>(elements >> 16, 1, threads_or_all(threads)));
 }
 
 void require(const char* name, const void* pointer, std::int64_t alignment = 1) {
@@ -49,7 +56,7 @@ void require_variables(int variables, int least) {
 
 const DeviceInfo& existing_device(int ordinal) {
   const DeviceInfo& info = known_device(ordinal);
-  if (!info.has_cuda()) throw BadRequest(info.why_no_cuda);
+  if (!info.has_cuda()) throw NoCuda(info.why_no_cuda);
   return info;
 }
 
@@ -116,9 +123,7 @@ void write_spectra(FunctionForm form, const void* values, int variables, std::in
   const auto* const bytes = static_cast<const std::uint8_t*>(values);
   constexpr std::int64_t kPiece = 8;  // of whole bytes; every function begins with one
   const std::int64_t piece = std::min(n, kPiece);
-  // A thread costs as much as tens of thousands of elements.
-  const std::int64_t worthwhile = std::clamp<std::int64_t>(n * count >> 16, 1, threads_or_all(threads));
-  parallel_for(n * count / piece, static_cast<int>(worthwhile), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(n * count / piece, threads_for(n * count, threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * piece; i < end * piece; ++i)
       spectra[i] = sign_at(form, bytes, first * n + i);
   });
@@ -153,15 +158,18 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
   const auto forward = plan_on_host(dtype, n, 1, 1.0, threads);
   const auto back =
       plan_on_host(dtype, n, 1, is_integer(dtype) ? 1.0 : 1.0 / static_cast<double>(n), threads);
-  for (std::int64_t r = 0; r < rows; ++r, a += n, b += n, out += n) {
-    if constexpr (is_integer(dtype)) {
-      // By Cauchy and Schwarz no sum of products of spectra is larger; 2^-40 for the rounding of the lengths.
-      const double bound = static_cast<double>(n) * length_of(a, n) * length_of(b, n) * (1 + 0x1p-20);
+  if constexpr (is_integer(dtype)) {  // of all rows first: a and b may be where the results go
+    for (std::int64_t r = 0; r < rows; ++r) {
+      // By Cauchy and Schwarz no sum of products of spectra is larger; 2^-20 for the rounding of the lengths.
+      const double bound =
+          static_cast<double>(n) * length_of(a + r * n, n) * length_of(b + r * n, n) * (1 + 0x1p-20);
       constexpr int kBits = 8 * sizeof(Number) - 1;
       if (!(bound < std::ldexp(1.0, kBits)))
         throw BadRequest(concat("row ", r, ": n |a| |b| = ", bound, " must be below 2^", kBits,
                                 ", where no sum can wrap"));
     }
+  }
+  for (std::int64_t r = 0; r < rows; ++r, a += n, b += n, out += n) {
     std::copy_n(a, n, x.data());
     std::copy_n(b, n, y.data());
     forward->execute(x.data(), x.data());
@@ -594,22 +602,40 @@ std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed) {
 
 std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed) {
   if (count < 0 || count > n) throw BadRequest(concat("rows=", count, " must be between 0 and n=", n));
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as a sketch has, 8 GiB
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as a sketch has: 8 GiB, five times that meanwhile
   if (count > kMost) throw BadRequest(concat("rows=", count, " must be at most ", kMost));
-  std::unordered_map<std::int64_t, std::int64_t> moved;  // places of the shuffle that are not their own
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
+  const auto draw = [&](std::int64_t i) {
     const auto words = philox({static_cast<std::uint32_t>(i),
                                static_cast<std::uint32_t>(static_cast<std::uint64_t>(i) >> 32), 1, 0},
                               seed);
     __extension__ using Wide = unsigned __int128;
     const Wide word = std::uint64_t{words[1]} << 32 | words[0];
-    const std::int64_t from = i + static_cast<std::int64_t>(word * static_cast<std::uint64_t>(n - i) >> 64);
+    return i + static_cast<std::int64_t>(word * static_cast<std::uint64_t>(n - i) >> 64);
+  };
+  std::vector<std::int64_t> rows;
+  rows.reserve(static_cast<std::size_t>(count));
+  if (n / 4 <= count) {  // an array of all places takes no more memory than the map below, and no search
+    std::vector<std::int64_t> content(static_cast<std::size_t>(n));
+    std::iota(content.begin(), content.end(), std::int64_t{0});
+    std::vector<bool> chosen(content.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t& from = content[static_cast<std::size_t>(draw(i))];
+      chosen[static_cast<std::size_t>(from)] = true;
+      from = content[static_cast<std::size_t>(i)];
+    }
+    for (std::int64_t row = 0; row < n; ++row) {
+      if (chosen[static_cast<std::size_t>(row)]) rows.push_back(row);
+    }
+    return rows;
+  }
+  std::unordered_map<std::int64_t, std::int64_t> moved;  // places of the shuffle that are not their own
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t from = draw(i);
     const auto content = [&](std::int64_t place) {
       const auto found = moved.find(place);
       return found == moved.end() ? place : found->second;
     };
-    rows[static_cast<std::size_t>(i)] = content(from);
+    rows.push_back(content(from));
     moved[from] = content(i);
   }
   std::sort(rows.begin(), rows.end());
@@ -626,6 +652,17 @@ Operator require_rounds(std::int64_t n, std::int64_t rows, std::int64_t count) {
     throw BadRequest(concat("rows=", rows, " must be at least 0, and times n=", n, " below 2^59"));
   if (count < 1) throw BadRequest(concat("count=", count, " must be at least 1"));
   return op.with_signs();
+}
+
+/// Before the first round is done, since `in` may be where it goes: the signs of all rounds are there, and
+/// lie apart from what is written.
+void require_signs(std::span<const void* const> signs, std::int64_t n, std::span<const Extent> written) {
+  for (std::size_t i = 0; i < signs.size(); ++i) {
+    const std::string name = concat("signs[", i, "]");
+    require(name.c_str(), signs[i]);
+    for (const Extent& each : written)
+      require_apart(name.c_str(), signs[i], ceil_div(n, 32) * 4, each.name, each.at, each.bytes);
+  }
 }
 
 void require_code_bits(std::int64_t n, int bits) {
@@ -702,7 +739,13 @@ std::optional<RoundsTile> find_rounds_tile(Dtype dtype, std::int64_t n) {
 
 void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
             const void* in, void* out, int threads) {
-  Problem problem = make_problem(dtype, require_rounds(n, rows, std::ssize(signs)), rows);
+  const Operator op = require_rounds(n, rows, std::ssize(signs));
+  if (dtype != Dtype::f32 && dtype != Dtype::f64 && dtype != Dtype::f16 && dtype != Dtype::bf16)
+    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f64, f16 or bf16 for rounds"));
+  Problem problem = make_problem(dtype, op, rows);
+  if (rows == 0) return;
+  const Extent written[] = {{"out", out, rows * n * bytes_of(dtype)}};
+  require_signs(signs, n, written);
   const void* from = in;
   for (const void* each : signs) {
     problem.placement = from == out ? Placement::in_place : Placement::out_of_place;
@@ -724,6 +767,7 @@ void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* co
   const Extent all[] = {
       {"codes", codes, rows * n * bits / 8}, {"scales", scales, 4 * rows}, {"in", in, rows * n * 4}};
   require_apart(all, 2);
+  require_signs(signs, n, std::span(all).first(2));
   std::vector<float> y;
   const auto first_rounds = [&](std::size_t count) -> const float* {
     if (count == 0) return in;
@@ -734,7 +778,7 @@ void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* co
   if (bits == 1) {
     const float* const of_all = first_rounds(signs.size());
     auto* const bytes = static_cast<std::uint8_t*>(codes);
-    parallel_for(rows, threads_or_all(threads), [&](std::int64_t first, std::int64_t last) {
+    parallel_for(rows, threads_for(rows * n, threads), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row)
         signs_of_row(of_all + row * n, n, bytes + row * n / 8, scales + row);
     });

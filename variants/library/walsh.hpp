@@ -24,7 +24,7 @@ inline constexpr int kMostVariables = 30;  ///< |W| <= 2^30 fits int32
 
 /// W(a) = sum over x of (-1)^(f(x) + <a, x>) of `functions` functions, one behind the other, exactly.
 /// @param spectra  functions x 2^variables, apart from the values
-/// @param threads  0: all that the process may use
+/// @param threads  at most host_threads() (device_info.hpp) are started; 0: as many
 /// Throws BadRequest for null pointers, spectra that overlap the values, and an unknown form. Also for
 /// variables that are not from 1 (packed: 3) to kMostVariables, and a value that is not of the form, with its
 /// place.
@@ -102,7 +102,8 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads = 0);
 
 /// c[i] = sum over j of a[j] b[i xor j] for each of `rows` rows of n = 2^k elements, by three transforms;
 /// with b = a the autocorrelation. f32 and f64 rounded; i32 and i64 exactly, and refused where n |a|_2 |b|_2
-/// is not below 2^31 or 2^63. `out` is a, or b, or overlaps neither. Throws BadRequest.
+/// is not below 2^31 or 2^63 for every row. `out` is a, or b, or overlaps neither. Throws BadRequest, before
+/// anything is written.
 void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a, const void* b,
                         void* out, int threads = 0);
 
@@ -133,8 +134,8 @@ std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed);
 std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed);
 
 /// y = H D_k ... H D_1 x with H orthonormal, that of operator_for(n), for rows of n elements side by side;
-/// D_i the signs of `signs[i - 1]`. f16 and bf16 are rounded after each round. `out` may be `in`. Throws
-/// BadRequest.
+/// D_i the signs of `signs[i - 1]`, apart from `out`. f32, f64, f16 or bf16, the last two rounded after each
+/// round. `out` may be `in`. Throws BadRequest, before anything is written.
 void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
             const void* in, void* out, int threads = 0);
 

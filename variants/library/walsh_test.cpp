@@ -1,10 +1,13 @@
 // Spectra, convolutions, rounds and sketches against their definitions.
 #include "variants/library/walsh.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -28,6 +31,18 @@
 #include "variants/library/rounded_rows.hpp"
 #include "variants/library/sketched_rows.hpp"
 #include "variants/passes/schedule.hpp"
+
+namespace {
+std::atomic<int> threads_started = 0;
+}  // namespace
+
+// In front of the C library's, to count.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                              void* argument) noexcept {
+  ++threads_started;
+  static const auto start = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return start(thread, attributes, body, argument);
+}
 
 namespace fwht::walsh {
 namespace {
@@ -222,6 +237,13 @@ TEST(Walsh, ConvolutionIsTheSumOverXor) {
               dyadic_convolution(Dtype::i32, kN, 1, narrow.data(), narrow.data(), sums.data());
             }).find("must be below 2^31"),
             std::string::npos);
+  std::vector<std::int32_t> in_place(2 * kN, 1);
+  std::fill(in_place.begin() + kN, in_place.end(), 1 << 10);
+  const std::vector<std::int32_t> before = in_place;
+  EXPECT_TRUE(refusal([&] {
+                dyadic_convolution(Dtype::i32, kN, 2, in_place.data(), in_place.data(), in_place.data());
+              }).starts_with("row 1: "));
+  EXPECT_EQ(in_place, before) << "row 0 was convolved, and is lost";
 }
 
 constexpr passes::Word kWords[] = {passes::Word::fp32, passes::Word::int32, passes::Word::eight_bytes};
@@ -445,6 +467,11 @@ TEST(Walsh, RandomRowsAreDistinctAndEvenlySpread) {
   for (std::size_t i = 0; i < 16; ++i)
     all[i] = static_cast<std::int64_t>(i);
   EXPECT_EQ(random_rows(16, 16, 1), all);
+  // Draws of another implementation: few of all rows, then a large share.
+  EXPECT_EQ(random_rows(64, 5, 7), (std::vector<std::int64_t>{2, 10, 31, 43, 54}));
+  EXPECT_EQ(random_rows(20, 9, 7), (std::vector<std::int64_t>{3, 6, 8, 9, 11, 13, 14, 17, 19}));
+  EXPECT_EQ(random_rows(std::int64_t{1} << 40, 2, 7),
+            (std::vector<std::int64_t>{188825055102, 934407487715}));
   EXPECT_THROW(random_rows(16, 17, 1), BadRequest);
 }
 
@@ -493,6 +520,63 @@ TEST(Walsh, RoundsAndSketchesAreTheirMatrices) {
             std::string::npos);
   EXPECT_THROW(sketch({50, 20, 1}, Dtype::bf16, 1, x.data(), y.data()), BadRequest);
   EXPECT_THROW(rounds(Dtype::f64, kN, 1, {}, x.data(), y.data()), BadRequest);
+  for (const Dtype integer : {Dtype::i32, Dtype::i64})
+    EXPECT_EQ(refusal([&] { rounds(integer, kN, 1, all, x.data(), y.data()); }),
+              concat("dtype ", name_of(integer), " must be f32, f64, f16 or bf16 for rounds"));
+}
+
+TEST(Walsh, NoRoundIsDoneBeforeTheSignsOfAllAreFound) {
+  std::array<float, 64> x;
+  x.fill(1.0F);
+  const std::array<float, 64> before = x;
+  const std::vector<std::uint32_t> good = random_signs(64, 1);
+  const std::vector<float> y(64);
+  const auto said = [&](const void* second) {
+    const void* const signs[] = {good.data(), second};
+    return refusal([&] { rounds(Dtype::f32, 64, 1, signs, x.data(), x.data()); });
+  };
+  EXPECT_EQ(said(nullptr), "signs[1] is a null pointer");
+  EXPECT_TRUE(said(x.data() + 63).ends_with("overlap"));
+  EXPECT_EQ(x, before);
+  EXPECT_EQ(said(y.data()), "nothing");
+
+  alignas(16) std::array<float, 8> scales{};
+  std::array<std::uint8_t, 64> codes{};
+  for (const int bits : {1, 8}) {
+    for (const void* const place :
+         {static_cast<const void*>(scales.data()), static_cast<const void*>(codes.data())}) {
+      const void* const signs[] = {place, good.data()};
+      EXPECT_TRUE(refusal([&] {
+                    rounds_to_codes(64, 1, signs, x.data(), bits, codes.data(), scales.data());
+                  }).ends_with("overlap"));
+    }
+  }
+}
+
+TEST(Walsh, StartsNoMoreThreadsThanTheLimitAndTheWork) {
+  const auto threads_started_by = [](const auto& call) {
+    const int before = threads_started;
+    call();
+    return threads_started - before;
+  };
+  set_host_threads(1);
+  const std::int64_t n = 64, rows = 1 << 12;
+  const std::vector<float> x(static_cast<std::size_t>(n * rows), 1.0F);
+  std::vector<std::uint8_t> codes(x.size() / 8);
+  struct alignas(16) Scale4 {
+    float of[4];
+  };
+  std::vector<Scale4> scales(static_cast<std::size_t>(rows / 4));
+  const std::vector<std::uint32_t> signs = random_signs(n, 1);
+  const void* const of_round[] = {signs.data()};
+  EXPECT_EQ(threads_started_by(
+                [&] { rounds_to_codes(n, rows, of_round, x.data(), 1, codes.data(), scales.front().of, 8); }),
+            0);
+  set_host_threads(0);
+  EXPECT_EQ(threads_started_by(
+                [&] { rounds_to_codes(n, 64, of_round, x.data(), 1, codes.data(), scales.front().of, 8); }),
+            0)
+      << "of 4096 elements";
 }
 
 constexpr std::int64_t kSharedOfBlocks[] = {101376, 232448};
