@@ -30,6 +30,8 @@ fwht_status guarded(Body&& body) noexcept {
     return FWHT_OK;
   } catch (const Unsupported& error) {
     return failed(FWHT_UNSUPPORTED, error.what());
+  } catch (const NoCuda& error) {
+    return failed(FWHT_FAILED, error.what());
   } catch (const BadRequest& error) {
     return failed(FWHT_BAD_REQUEST, error.what());
   } catch (const std::bad_alloc&) {

@@ -52,7 +52,7 @@ template <class Family>
 void check(const typename Family::Problem& problem, const Placed<Family>& place) {
   validate(problem);
   const DeviceInfo& info = info_of(place.device);
-  if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
+  if (place.device >= 0 && !info.has_cuda()) throw NoCuda(info.why_no_cuda);
   if (const Support support = place.variant->supports(problem, info); !support)
     throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
 }
@@ -107,6 +107,7 @@ template std::unique_ptr<LinearPlan> make_plan(const LinearProblem&, const Place
 
 std::shared_ptr<const Plan> kept_plan(const Problem& problem, const Place& place) {
   if (place.device < 0) return make_plan(problem, place);
+  check(problem, place);  // else one that no variant has would look like one that is not made yet
   return fwht::kept_plan(*place.variant, problem, place.device);
 }
 

@@ -63,9 +63,13 @@ Request<LinearLayers> read_linear_problem(const fwht_linear_problem* given) {
   return request;
 }
 
+/// None where `count` is 0: a tensor that nothing reads is refused, as by transforms.
 template <class Entry>
-std::vector<Entry> copied(const char* name, const Entry* from, std::int64_t count) {
+std::vector<Entry> copied(const char* name, const Entry* from, std::int64_t count,
+                          const LinearProblem& problem) {
   if (from == nullptr && count > 0) throw BadRequest(std::string(name) + " is a null pointer");
+  if (from != nullptr && count == 0)
+    throw BadRequest(std::string(name) + " is given, but " + to_string(problem) + " has none");
   if (reinterpret_cast<std::uintptr_t>(from) % alignof(Entry) != 0)
     throw BadRequest(std::string(name) + " must be aligned to " + std::to_string(alignof(Entry)) + " bytes");
   return std::vector<Entry>(from, from + count);
@@ -81,14 +85,17 @@ GptqWeights read_weights(const LinearProblem& problem, const fwht_gptq_weights* 
   weights.group = problem.group;
   weights.zero_points = problem.zero_points;
   const std::int64_t groups = problem.groups();
-  weights.qweight = copied("qweight", w.qweight, problem.k / 8 * problem.n);
-  weights.qzeros = copied("qzeros", w.qzeros, problem.symmetric() ? 0 : groups * (problem.n / 8));
-  weights.scales = copied("scales", w.scales, groups * problem.n);
-  if (w.g_idx != nullptr) weights.g_idx = copied("g_idx", w.g_idx, problem.k);
+  const auto take = [&](const char* name, const auto* from, std::int64_t count) {
+    return copied(name, from, count, problem);
+  };
+  weights.qweight = take("qweight", w.qweight, problem.k / 8 * problem.n);
+  weights.qzeros = take("qzeros", w.qzeros, problem.symmetric() ? 0 : groups * (problem.n / 8));
+  weights.scales = take("scales", w.scales, groups * problem.n);
+  if (w.g_idx != nullptr) weights.g_idx = take("g_idx", w.g_idx, problem.k);
   const Operator& rotation = problem.rotation;
-  weights.signs = copied("signs", w.signs, rotation.has_signs() ? ceil_div(rotation.n(), 32) : 0);
-  weights.dense = copied("dense", static_cast<const std::byte*>(w.dense),
-                         dense_entry_count(rotation) * bytes_of(problem.dtype));
+  weights.signs = take("signs", w.signs, rotation.has_signs() ? ceil_div(rotation.n(), 32) : 0);
+  weights.dense = take("dense", static_cast<const std::byte*>(w.dense),
+                       dense_entry_count(rotation) * bytes_of(problem.dtype));
   return weights;
 }
 

@@ -96,6 +96,56 @@ def test_misaligned_weights():
     refused(_c.library.fwht_gptq_sort_rows(asked, weights, sorted_words.ctypes.data, rows.ctypes.data), "qweight must be aligned to 4 bytes")
 
 
+@pytest.mark.parametrize("name", ["qzeros", "signs", "dense"])
+def test_tensors_that_a_layer_does_not_have(name):
+    """Of a symmetric one that is rotated by all of k: they were ignored, and the result was that of another layer."""
+    asked = _c.LinearProblem(ctypes.sizeof(_c.LinearProblem), 1, 8, 64, 64, _c.F16, _c.ZERO_POINTS.index("symmetric"), -1, 0, 0)
+    plan, words, halves = ctypes.c_void_p(), np.zeros(70, np.int32), np.ones(64, np.float16)
+    assert _c.library.fwht_linear_plan_create(asked, None, -1, plan) == 0, _c.last_error()
+    packed = np.zeros(json.loads(_c.library.fwht_linear_plan_info_json(plan))["packed_bytes"], np.uint8)
+    weights = _c.GptqWeights(ctypes.sizeof(_c.GptqWeights), words.ctypes.data, None, halves.ctypes.data)
+    assert _c.library.fwht_linear_plan_pack(plan, weights, packed.ctypes.data, packed.size) == 0, _c.last_error()
+    setattr(weights, name, words.ctypes.data)
+    refused(_c.library.fwht_linear_plan_pack(plan, weights, packed.ctypes.data, packed.size), f"{name} is given, but f16/m1/n8/k64/w4g64/sym/rot has none")
+    _c.library.fwht_linear_plan_destroy(plan)
+
+
+BAD_REQUEST, FAILED = 1, 3
+NO_DEVICE = 63  # the last number that may be given
+ASKED = problem()
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("walsh_spectrum_on", lambda x, y, z: (1, x, 3, 1, y, NO_DEVICE, None)),
+        ("walsh_summaries_on", lambda x, y, z: (1, x, 3, 1, y, None, 0, NO_DEVICE, None)),
+        ("walsh_largest_of_on", lambda x, y, z: (1, x, 3, 1, y, y + 64, z, 4096, NO_DEVICE, None)),
+        ("dyadic_convolution_on", lambda x, y, z: (_c.F32, 8, 1, x, x, y, None, 0, NO_DEVICE, None)),
+        ("dyadic_convolution_workspace", lambda x, y, z: (_c.F32, 8, 1, 0, NO_DEVICE, ctypes.c_int64())),
+        ("rounds_on", lambda x, y, z: (_c.F32, 64, 1, 0, 1, z, x, y, NO_DEVICE, None)),
+        ("rounds_to_codes_on", lambda x, y, z: (64, 1, 1, z, x, 8, y, y + 512, NO_DEVICE, None)),
+        ("sketch_on", lambda x, y, z: (_c.F32, 8, 4, 0, 1, z, x, y, None, 0, NO_DEVICE, None)),
+        ("sketch_workspace", lambda x, y, z: (_c.F32, 8, 4, 1, NO_DEVICE, ctypes.c_int64())),
+        ("transform", lambda x, y, z: (ctypes.addressof(ASKED), None, x, x, NO_DEVICE, None)),
+        ("plan_create", lambda x, y, z: (ASKED, None, NO_DEVICE, ctypes.c_void_p())),
+        ("plan_kept", lambda x, y, z: (ASKED, None, NO_DEVICE, ctypes.c_void_p())),
+    ],
+)
+def test_a_device_that_is_not_there(name, arguments):
+    """No value breaks a rule: it is the machine that lacks something."""
+    memory = np.zeros(4096, np.int64)
+    first = -(-memory.ctypes.data // 256) * 256
+    status = getattr(_c.library, "fwht_" + name)(*arguments(first, first + 4096, first + 8192))
+    assert (status, "CUDA" in _c.last_error()) == (FAILED, True), _c.last_error()
+
+
+@pytest.mark.parametrize("changes", [{"n": -4}, {"rows": -2}, {"dtype": 77}])
+@pytest.mark.parametrize("device", [-1, 0])
+def test_problems_of_kept_plans(changes, device):
+    assert _c.library.fwht_plan_kept(problem(**changes), None, device, ctypes.c_void_p()) == BAD_REQUEST
+
+
 @pytest.mark.parametrize("name", [b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xc0\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xe2\x82"])
 def test_messages_are_utf8(name):
     """A surrogate, forms that are too long, codes that do not exist, a character that is cut off."""

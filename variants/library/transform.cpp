@@ -39,13 +39,13 @@ std::string way_out(const Problem& problem) {
   return "";
 }
 
-/// `device`, or the current one as a number. Throws BadRequest where this machine has none at all.
+/// `device`, or the current one as a number. Throws NoCuda where this machine has none at all.
 int resolve(int device, const Problem& problem) {
   try {
     const int current = current_device();
     return device == kCurrentDevice ? current : device;
-  } catch (const BadRequest& error) {
-    throw BadRequest(error.what() + way_out(problem));
+  } catch (const NoCuda& error) {
+    throw NoCuda(error.what() + way_out(problem));
   }
 }
 
@@ -55,7 +55,13 @@ void require_all_reachable(const Operands& operands, const Problem& problem, int
                                                      {"out", operands.out},
                                                      {"scales", operands.scales},
                                                      {"signs", operands.signs},
-                                                     {"dense", operands.dense}};
+                                                     {"dense", operands.dense},
+                                                     {"tensor_scale_at", operands.tensor_scale_at},
+                                                     {"weight", operands.prepared.weight},
+                                                     {"cos_sin", operands.prepared.cos_sin},
+                                                     {"positions", operands.prepared.positions},
+                                                     {"slots", operands.prepared.slots},
+                                                     {"scratch", operands.scratch}};
   for (const auto& [name, pointer] : all) {
     if (pointer != nullptr) require_reachable(name, pointer, device);  // Plan::execute speaks of null ones
   }
@@ -97,7 +103,8 @@ void transform(const void* in, void* out, const Problem& problem, Stream stream,
 }
 
 std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem, int device) {
-  return plans().lend({device, problem, {}, &variant});
+  validate(problem);
+  return plans().lend({resolve(device, problem), problem, {}, &variant});
 }
 
 std::size_t transform_plan_limit() {

@@ -37,8 +37,10 @@ void transform(const Variant& variant, const Operands& operands, const Problem& 
 
 /// The plan that transform keeps for the problem, for callers that ask once and execute it often, on any
 /// stream. It is kept as a captured one is. nullptr where there is none yet, where each stream has its own,
-/// and once transform_plan_limit() plans have been given away.
-std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem, int device);
+/// and once transform_plan_limit() plans have been given away. Throws BadRequest for an invalid problem and
+/// no CUDA device at all.
+std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem,
+                                      int device = kCurrentDevice);
 
 /// this_device(ordinal), asked once.
 const DeviceInfo& known_device(int ordinal);

@@ -79,6 +79,7 @@ TEST(Transform, RefusesBeforeAnythingElse) {
   Problem nonsense = make_problem(Dtype::f16, 64, 1);
   nonsense.set_row_stride(3);
   EXPECT_THROW(transform(nullptr, nullptr, nonsense), BadRequest);
+  EXPECT_THROW(kept_plan(find_variant("auto"), nonsense), BadRequest);
   EXPECT_THROW(transform(find_variant("cpu"), {}, make_problem(Dtype::f16, 64, 1)), BadRequest);
 }
 
@@ -93,6 +94,7 @@ TEST(Transform, NamesTheHostVariantOnAMachineWithoutADevice) {
                 "; for rows in host memory use the variant cpu: plan(find_variant(\"cpu\"), problem, "
                 "this_device())");
   EXPECT_EQ(refusal(problem, 3), refusal(problem, kCurrentDevice));
+  EXPECT_EQ(bad_request_of([&] { kept_plan(find_variant("auto"), problem); }), refusal(problem, 3));
   EXPECT_EQ(refusal(parse_problem("f16/n64/r1/out/to-f32"), kCurrentDevice), this_device().why_no_cuda)
       << "no host variant takes it";
 }
@@ -120,6 +122,7 @@ TEST_F(TransformGpu, KeepsOnePlanForOneProblem) {
   for (int i = 0; i < 3; ++i)
     transform(work.in.data(), work.out.data(), work.problem);
   work.expect_right("called three times");
+  EXPECT_NE(kept_plan(find_variant("auto"), work.problem), nullptr) << "of the current device";
   EXPECT_EQ(clear_transform_plans(), 1U);
   EXPECT_EQ(clear_transform_plans(), 0U);
   EXPECT_THROW(transform(work.in.data(), work.in.data(), work.problem), BadRequest) << "overlap";
