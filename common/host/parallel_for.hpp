@@ -5,15 +5,14 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace fwht {
 
 /// Calls body(begin, end) for disjoint pieces that cover [0, count), one piece a thread, the caller's thread
-/// included. The first exception is thrown again in the caller. Where the system starts no more threads, the
-/// caller does what is left.
+/// included. The first exception is thrown again in the caller. Where the system starts no more threads, or
+/// has no memory for one, the caller does what is left.
 template <class Body>
 void parallel_for(std::int64_t count, int threads, const Body& body) {
   const std::int64_t pieces = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
@@ -29,12 +28,12 @@ void parallel_for(std::int64_t count, int threads, const Body& body) {
     }
   };
   std::vector<std::thread> others;
-  others.reserve(static_cast<std::size_t>(pieces));
   std::int64_t started = 1;
   try {
+    others.reserve(static_cast<std::size_t>(pieces));
     for (; started < pieces; ++started)
       others.emplace_back(run, started);
-  } catch (const std::system_error&) {  // too many threads
+  } catch (...) {  // too many threads, or no memory; those that run must be joined
   }
   run(0);
   for (; started < pieces; ++started)

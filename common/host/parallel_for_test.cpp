@@ -7,8 +7,26 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <new>
 #include <stdexcept>
 #include <thread>
+
+namespace {
+thread_local int allocations_left = -1;  // below 0: any number
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) --allocations_left;
+  if (void* const at = std::malloc(bytes == 0 ? 1 : bytes)) return at;
+  throw std::bad_alloc();
+}
+void operator delete(void* at) noexcept {
+  std::free(at);
+}
+void operator delete(void* at, std::size_t) noexcept {
+  std::free(at);
+}
 
 namespace fwht {
 namespace {
@@ -57,6 +75,16 @@ TEST(ParallelFor, ThrowsAgainInTheCallerWhicheverPieceFails) {
       EXPECT_EQ(error.what(), "piece " + std::to_string(bad));
     }
     EXPECT_EQ(finished, 3) << "the other pieces are finished before the exception leaves";
+  }
+}
+
+TEST(ParallelFor, WorksInTheCallerWhereThereIsNoMemoryForAThread) {
+  for (const int allowed : {0, 1, 2, 3}) {  // of the list of threads, then of each thread
+    std::atomic<std::int64_t> done{0};
+    allocations_left = allowed;
+    parallel_for(64, 8, [&](std::int64_t begin, std::int64_t end) { done += end - begin; });
+    allocations_left = -1;
+    EXPECT_EQ(done, 64) << allowed;
   }
 }
 

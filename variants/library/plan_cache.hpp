@@ -72,6 +72,7 @@ class PlanCacheOf {
  private:
   struct KeptPlan {
     std::shared_ptr<const Plan> plan;  // null: a mark that every order has a plan of its own
+    std::size_t own = 0;               // of a mark: how many such plans there are
     std::atomic<std::uint64_t> last_use = 0;
     std::atomic<bool> captured = false;
   };
@@ -131,7 +132,7 @@ auto PlanCacheOf<Family>::find_or_make(const PlanKey& key, const Make& make) -> 
   if (std::shared_ptr<const Plan> found = find_locked(key)) return found;  // another thread was first
   std::shared_ptr<const Plan> made = make();
   const bool shared = !made->one_stream_at_a_time();
-  if (!shared) add_locked(key.for_all_orders(), nullptr);
+  if (!shared) ++add_locked(key.for_all_orders(), nullptr).own;
   KeptPlan& entry = add_locked(shared ? key.for_all_orders() : key, std::move(made));
   if (key.order.capture != 0) entry.captured = true;
   evict_locked(&entry);
@@ -166,7 +167,7 @@ void PlanCacheOf<Family>::evict_locked(const KeptPlan* keep) {
   std::vector<std::pair<std::uint64_t, const PlanKey*>> candidates;
   std::size_t counted = 0;
   for (const auto& [key, entry] : entries_) {
-    if (entry.captured) continue;
+    if (entry.captured || entry.plan == nullptr) continue;
     ++counted;
     if (&entry != keep && entry.plan.use_count() <= 1) candidates.emplace_back(entry.last_use.load(), &key);
   }
@@ -174,8 +175,14 @@ void PlanCacheOf<Family>::evict_locked(const KeptPlan* keep) {
   const std::size_t count = std::min(counted - limit_, candidates.size());
   std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count),
                     candidates.end());
-  for (std::size_t i = 0; i < count; ++i)
-    entries_.erase(entries_.find(*candidates[i].second));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto oldest = entries_.find(*candidates[i].second);
+    const auto mark = entries_.find(oldest->first.for_all_orders());
+    const bool last =
+        mark != oldest && mark != entries_.end() && mark->second.plan == nullptr && --mark->second.own == 0;
+    entries_.erase(oldest);
+    if (last) entries_.erase(mark);
+  }
 }
 
 template <class Family>

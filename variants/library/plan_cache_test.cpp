@@ -152,6 +152,28 @@ TYPED_TEST(PlanCacheTest, TheLeastRecentlyUsedPlanGoesFirst) {
   EXPECT_EQ(cache.limit(), 1U);
 }
 
+TYPED_TEST(PlanCacheTest, AsManyPlansOfOneStreamAsTheLimitAreKept) {
+  for (const int limit : {1, 4}) {
+    typename TestFixture::Cache cache(static_cast<std::size_t>(limit));
+    int made = 0;
+    for (int call = 0; call < 10 * limit; ++call) {
+      const typename TestFixture::Key key = TestFixture::key(call % limit, 5);
+      if (cache.find(key) != nullptr) continue;
+      ++made;
+      TestFixture::get(cache, key, true);
+    }
+    EXPECT_EQ(made, limit);
+    TestFixture::get(cache, TestFixture::key(0, 6), true);
+    EXPECT_EQ(cache.size(), static_cast<std::size_t>(limit));
+    for (int problem = 100; problem < 100 + limit; ++problem)
+      TestFixture::get(cache, TestFixture::key(problem, 5), true);
+    EXPECT_EQ(cache.find(TestFixture::key(0, 6)), nullptr);
+    TestFixture::get(cache, TestFixture::key(0, 6), true);
+    EXPECT_NE(cache.find(TestFixture::key(0, 6)), nullptr) << "its mark went, and is there again";
+    EXPECT_EQ(cache.find(TestFixture::key(0, 5)), nullptr);
+  }
+}
+
 TYPED_TEST(PlanCacheTest, APlanInUseOrJustMadeIsNotEvicted) {
   typename TestFixture::Cache cache(1);
   const auto held = TestFixture::get(cache, TestFixture::key(1));
