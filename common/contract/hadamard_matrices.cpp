@@ -399,6 +399,8 @@ const SignMatrix& hadamard_matrix(std::int64_t order) {
 }
 
 SignMatrix regular_matrix(int order) {
+  if (!is_power_of_two(order) || log2_floor(order) % 2 != 0)
+    throw BadRequest(concat("order ", order, " of a regular matrix must be a power of four"));
   SignMatrix base(4);
   for (int i = 0; i < 4; ++i)
     base.set_negative(i, 3 - i);
@@ -411,7 +413,9 @@ SignMatrix regular_matrix(int order) {
 const SignMatrix& named_matrix(const Factor& factor) {
   if (factor.basis != Basis::regular) return hadamard_matrix(factor.order);
   static const SignMatrix kFour = regular_matrix(4), kSixteen = regular_matrix(16);  // what operators hold
-  return factor.order == kFour.order() ? kFour : kSixteen;
+  if (factor.order == kFour.order()) return kFour;
+  if (factor.order == kSixteen.order()) return kSixteen;
+  throw BadRequest(concat("a factor holds the regular matrix of order 4 or 16, not of ", factor.order));
 }
 
 }  // namespace fwht

@@ -70,10 +70,12 @@ inline int hadamard_entry(std::int64_t order, int i, int j) {
 }
 
 /// The regular Hadamard matrix R_4 (x) R_4 (x) ... of order 4^k: entry (i, j) is -1 where an odd number of
-/// base-4 digits of i and j add up to 3.
+/// base-4 digits of i and j add up to 3. Throws BadRequest for another order.
 SignMatrix regular_matrix(int order);
 
-/// The matrix of a factor with is_named(), not transposed; kept as hadamard_matrix() keeps it.
+/// The matrix of a factor with is_named(), as an Operator holds it, not transposed; kept as
+/// hadamard_matrix() keeps it. Throws BadRequest for an order without one; a regular matrix of more than 16
+/// is several factors of an Operator.
 const SignMatrix& named_matrix(const Factor& factor);
 
 }  // namespace fwht

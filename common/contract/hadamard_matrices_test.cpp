@@ -157,6 +157,13 @@ TEST(HadamardMatrices, OtherOrdersAreRefused) {
   }
 }
 
+TEST(HadamardMatrices, RegularOnesAreOfPowersOfFour) {
+  for (const int order : {-4, 0, 2, 5, 8, 32})
+    EXPECT_THROW(regular_matrix(order), BadRequest) << order;
+  for (const std::int64_t order : {5, 64, 256})
+    EXPECT_THROW(named_matrix({Basis::regular, order}), BadRequest) << order;
+}
+
 TEST(HadamardMatrices, AreTheSameForEveryThread) {
   const SignMatrix* seen[4] = {};
   std::vector<std::thread> threads;

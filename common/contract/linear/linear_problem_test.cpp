@@ -45,6 +45,7 @@ TEST(LinearProblem, RefusesWithTheValueAndTheLimit) {
   refused("f16/m1/n12/k64/w4g32", "n = 12");
   refused("f16/m1/n0/k64/w4g32", "n = 0");
   refused("f16/m-1/n8/k64/w4g32", "m = -1");
+  refused("f16/m1073741824/n1073741824/k1073741824/w4g32", "m (n + k) = 2305843009213693952 elements");
   refused("f16/m1/n8/k96/w4g64", "k = 96 is no multiple of the group of 64");
   refused("f16/m1/n8/k100/w4g-1", "k = 100");
   refused("f16/m1/n8/k64/w4g16", "group 16");

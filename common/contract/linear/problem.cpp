@@ -12,6 +12,8 @@ namespace fwht {
 namespace {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 30;  // of n and k: n k / 2 bytes stay far below 2^63
+constexpr std::int64_t kMostElements = std::int64_t{1}
+                                       << 55;  // elements of x and y: workspaces hold some of each
 
 void require(bool fine, const std::string& sentence) {
   if (!fine) throw BadRequest(sentence);
@@ -49,6 +51,9 @@ void validate(const LinearProblem& problem) {
           concat("n = ", p.n, " outputs: a positive multiple of 8 up to ", kMostSize, " is needed"));
   require(p.k >= 8 && p.k % 8 == 0 && p.k <= kMostSize,
           concat("k = ", p.k, " inputs: a positive multiple of 8 up to ", kMostSize, " is needed"));
+  require(p.m * (p.n + p.k) < kMostElements,
+          concat("m (n + k) = ", p.m * (p.n + p.k), " elements of x and y: fewer than ", kMostElements,
+                 " can be asked for"));
   require(p.group == LinearProblem::kWhole || (p.group >= 32 && p.group % 32 == 0),
           concat("group ", p.group, ": a multiple of 32, or -1 for all rows, is needed"));
   require(p.k % p.group_rows() == 0, concat("k = ", p.k, " is no multiple of the group of ", p.group_rows()));

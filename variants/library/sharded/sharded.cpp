@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ Problem local_problem(const ShardedProblem& problem) {
   Problem local = make_problem(problem.dtype, problem.local, problem.rows,
                                in_place ? Placement::in_place : Placement::out_of_place);
   local.scale = problem.scale;
+  if (problem.ranks == 1 && problem.form == ShardedForm::all_to_all) local.scale *= problem.mix_scale;
   return local;
 }
 
@@ -33,8 +35,12 @@ void require_shards(const ShardedProblem& problem) {
   const auto& [form, dtype, local, n, rows, ranks, scale, mix_scale, exchange] = problem;
   if (form < ShardedForm::block_diagonal || form > ShardedForm::gather)
     throw BadRequest(concat("unknown form ", static_cast<int>(form), " of a transform over ranks"));
+  if (exchange != Exchange::pieces && exchange != Exchange::rows)
+    throw BadRequest(concat("unknown exchange ", static_cast<int>(exchange), " of a transform over ranks"));
   if (n < 1) throw BadRequest(concat("n=", n, " must be at least 1"));
   if (rows < 1) throw BadRequest(concat("rows=", rows, " must be at least 1"));
+  if (rows > std::numeric_limits<std::int64_t>::max() / 16 / n)
+    throw BadRequest(concat("rows=", rows, " times n=", n, " must be below 2^59"));
   if (ranks < 1 || ranks > kMostRanks || !std::has_single_bit(static_cast<unsigned>(ranks)))
     throw BadRequest(concat("ranks=", ranks, " must be a power of two up to ", kMostRanks));
   if (n % ranks != 0) throw BadRequest(concat("n=", n, " is not divisible by ranks=", ranks));
@@ -107,7 +113,8 @@ void validate(const ShardedProblem& problem) {
     throw BadRequest(concat("the local operator has order ", local.n(), ", the rows have ", order));
   if (local.has_signs() || local.has_dense())
     throw BadRequest("signs and dense factors are not offered over ranks");
-  if (!std::isfinite(mix_scale)) throw BadRequest(concat("mix_scale=", mix_scale, " is not finite"));
+  if (!std::isfinite(static_cast<float>(mix_scale)))
+    throw BadRequest(concat("mix_scale=", mix_scale, " is not finite in fp32"));
   fwht::validate(local_problem(problem));
 }
 
@@ -162,7 +169,7 @@ void* ShardedPlan::transformed() const {
 }
 
 void ShardedPlan::execute(const void* in, void* out, Stream stream) const {
-  if (problem_.ranks > 1 && problem_.form != ShardedForm::block_diagonal) check(in, out);
+  check(in, out);
   transform_shard(in, out, stream);
   pack(stream);
   exchange(in, stream);

@@ -66,7 +66,8 @@ ShardedProblem make_sharded_problem(ShardedForm form, Dtype dtype, std::int64_t 
 
 /// Throws BadRequest, in one sentence with value and limit, for shards that do not divide n, a number of
 /// ranks that is no power of two. Also for pieces that do not divide a shard or are no multiples of 16 bytes
-/// (all_to_all), no rows, a local operator of another order, one with signs or dense factors.
+/// (all_to_all), no rows, a local operator of another order, one with signs or dense factors. Also for 2^59
+/// elements and more, an unknown form or exchange, a scale that is not finite in fp32.
 void validate(const ShardedProblem& problem);
 
 /// "all_to_all/f16/n28672/r16/t4".

@@ -7,6 +7,7 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <regex>
 #include <string>
@@ -17,6 +18,7 @@
 #include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/host_ranks.hpp"
+#include "common/host/text.hpp"
 #include "common/testing/refusal.hpp"
 #include "reference/operators.hpp"
 #include "variants/library/sharded/moves.hpp"
@@ -159,6 +161,25 @@ TEST(Sharded, SimulatedRanksGiveTheExactWhole) {
   }
 }
 
+TEST(Sharded, TheScaleOfTheSumIsThatOfOneRankToo) {
+  for (const int ranks : {1, 2}) {
+    ShardedProblem problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f32, 64, 1, ranks);
+    problem.scale = 1.0;
+    problem.mix_scale = 4.0;
+    HostRanks group(ranks, 5s);
+    run_ranks(ranks, group.meeting(), [&](int rank) {
+      const ShardedPlan plan(problem, group.communicator(rank), find_variant("cpu"), this_device(), 5s);
+      const auto count = static_cast<std::size_t>(problem.shard());
+      Buffer in(Memory::host, 4 * count), out(Memory::host, 4 * count);
+      std::fill_n(reinterpret_cast<float*>(in.data()), count, 0.0F);
+      if (rank == 0) *reinterpret_cast<float*>(in.data()) = 1.0F;
+      plan.execute(in.data(), out.data());
+      for (std::size_t i = 0; i < count; ++i)
+        EXPECT_EQ(reinterpret_cast<const float*>(out.data())[i], 4.0F) << ranks;
+    });
+  }
+}
+
 TEST(Sharded, FormsAreTheOperatorsThatTheyName) {
   EXPECT_EQ(
       fwht::to_string(whole_operator(make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 4))),
@@ -196,6 +217,15 @@ TEST(Sharded, RefusesWhatDoesNotDivide) {
   problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 4);
   problem.rows = 0;
   EXPECT_EQ(refusal(problem), "rows=0 must be at least 1");
+  problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 4);
+  problem.mix_scale = 1e300;
+  EXPECT_EQ(refusal(problem), "mix_scale=1e+300 is not finite in fp32");
+  problem.mix_scale = 1;
+  problem.exchange = static_cast<Exchange>(7);
+  EXPECT_EQ(refusal(problem), "unknown exchange 7 of a transform over ranks");
+  constexpr std::int64_t kMany = std::numeric_limits<std::int64_t>::max() / 2;
+  EXPECT_EQ(bad_request_of([] { make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 4096, kMany, 2); }),
+            concat("rows=", kMany, " times n=4096 must be below 2^59"));
   EXPECT_THROW(parse_form("ring"), BadRequest);
 }
 
@@ -244,10 +274,13 @@ TEST(Sharded, EveryRankSaysWhatIsWrongOnOne) {
 
 TEST(Sharded, RefusesMemoryBeforeAnythingIsEnqueued) {
   const DeviceInfo here = this_device();
-  for (const ShardedForm form : {ShardedForm::all_to_all, ShardedForm::gather}) {
-    const ShardedProblem problem = make_sharded_problem(form, Dtype::f16, 4096, 2, 2);
+  for (const auto& [form, ranks] : {std::pair{ShardedForm::all_to_all, 2},
+                                    {ShardedForm::gather, 2},
+                                    {ShardedForm::block_diagonal, 2},
+                                    {ShardedForm::all_to_all, 1}}) {
+    const ShardedProblem problem = make_sharded_problem(form, Dtype::f16, 4096, 2, ranks);
     const auto said = [&](std::size_t at_in, std::size_t at_out, bool null) {
-      return said_by_all(2, [&](int, Communicator& c) {
+      return said_by_all(problem.ranks, [&](int, Communicator& c) {
         const ShardedPlan plan(problem, c, find_variant("cpu"), here, 5s);
         Buffer memory(Memory::host, static_cast<std::size_t>(4 * problem.shard_bytes()));
         auto* const base = static_cast<std::byte*>(memory.data());
