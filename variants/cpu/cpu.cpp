@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -136,7 +137,33 @@ class CpuPlan final : public Plan {
     return settings;
   }
 
+  /// The same in place on rows that come one by one, for a plan of one row; any thread may call. What an
+  /// execution makes of the operands' matrices is made once.
+  std::function<void(void* row)> on_rows_one_by_one(const Operands& operands) const {
+    if (is_packed()) return [this](void* row) { transform_packed({row, row}); };
+    std::function<void(void* row)> on_row;
+    by_dtype([&]<Dtype dtype, class Sum>() {
+      on_row = [this, operands, product = product_of<dtype, Sum>(operands)](void* row) {
+        Operands one = operands;
+        one.in = one.out = row;
+        transform<dtype, Sum>(one, product);
+      };
+    });
+    return on_row;
+  }
+
  private:
+  /// None where the operator is one Sylvester factor.
+  template <Dtype dtype, class Sum>
+  using Product = std::optional<KroneckerProduct<std::conditional_t<is_integer(dtype), double, Sum>>>;
+
+  template <Dtype dtype, class Sum>
+  Product<dtype, Sum> product_of(const Operands& operands) const {
+    Product<dtype, Sum> product;
+    if (!problem().op.is_sylvester()) product.emplace(problem(), operands);
+    return product;
+  }
+
   /// Plain rows in fp32.
   bool is_packed() const {
     const bool in_fp32 = problem().dtype() != Dtype::f64 && !is_integer(problem().dtype());
@@ -159,27 +186,32 @@ class CpuPlan final : public Plan {
 
   void enqueue(const Operands& operands, Stream) const override {
     if (is_packed()) return transform_packed(operands);
+    by_dtype(
+        [&]<Dtype dtype, class Sum>() { transform<dtype, Sum>(operands, product_of<dtype, Sum>(operands)); });
+  }
+
+  /// body<dtype, Sum>() for the problem's dtype and the type of its sums.
+  template <class Body>
+  void by_dtype(const Body& body) const {
     switch (problem().dtype()) {
       case Dtype::f16:
-        return transform<Dtype::f16, Real>(operands);
+        return body.template operator()<Dtype::f16, Real>();
       case Dtype::bf16:
-        return transform<Dtype::bf16, Real>(operands);
+        return body.template operator()<Dtype::bf16, Real>();
       case Dtype::f32:
-        return transform<Dtype::f32, Real>(operands);
+        return body.template operator()<Dtype::f32, Real>();
       case Dtype::f64:
-        return transform<Dtype::f64, double>(operands);
+        return body.template operator()<Dtype::f64, double>();
       case Dtype::i32:
-        return transform<Dtype::i32, std::uint32_t>(operands);
+        return body.template operator()<Dtype::i32, std::uint32_t>();
       case Dtype::i64:
-        return transform<Dtype::i64, std::uint64_t>(operands);
+        return body.template operator()<Dtype::i64, std::uint64_t>();
     }
   }
 
   template <Dtype dtype, class Sum>
-  void transform(const Operands& operands) const {
+  void transform(const Operands& operands, const Product<dtype, Sum>& product) const {
     constexpr bool kEncodes = dtype != Dtype::f64 && !is_integer(dtype);
-    std::optional<KroneckerProduct<std::conditional_t<is_integer(dtype), double, Sum>>> product;
-    if (!problem().op.is_sylvester()) product.emplace(problem(), operands);
     const std::int64_t in_bytes = problem().in.row_stride * bytes_of(dtype);
     const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
     const auto sums_of = [&](std::int64_t row, Scratch<Sum>& scratch) {
@@ -254,15 +286,22 @@ class CpuPlan final : public Plan {
 };
 
 /// Rows in another order, or that lie between each other, by a plan for one row of a buffer.
+template <class Real>
 class ArrangedPlan final : public Plan {
  public:
-  ArrangedPlan(const Problem& problem, std::unique_ptr<Plan> one_row, int threads)
+  ArrangedPlan(const Problem& problem, int threads)
       : Plan(problem),
-        one_row_(std::move(one_row)),
+        one_row_(of_one_row(problem), 1),
         log_n_(is_power_of_two(problem.n()) ? log2_floor(problem.n()) : 0),
         rows_at_once_(std::min<std::int64_t>(problem.inner, 64 / bytes_of(problem.dtype()))),
         threads_(threads_for(problem, threads)) {}
 
+  Numerics numerics() const override { return one_row_.numerics(); }
+  Settings settings() const override {
+    return {{"threads", std::int64_t{threads_}}, {"rows_at_once", rows_at_once_}};
+  }
+
+ private:
   static Problem of_one_row(const Problem& problem) {
     Problem one = problem;
     one.rows = one.inner = 1;
@@ -272,12 +311,6 @@ class ArrangedPlan final : public Plan {
     return one;
   }
 
-  Numerics numerics() const override { return one_row_->numerics(); }
-  Settings settings() const override {
-    return {{"threads", std::int64_t{threads_}}, {"rows_at_once", rows_at_once_}};
-  }
-
- private:
   void enqueue(const Operands& operands, Stream) const override {
     switch (bytes_of(problem().dtype())) {
       case 2:
@@ -293,6 +326,7 @@ class ArrangedPlan final : public Plan {
   void arrange(const Operands& operands) const {
     const Problem& p = problem();
     const std::int64_t n = p.n(), groups = ceil_div(p.inner, rows_at_once_);
+    const auto transform = one_row_.on_rows_one_by_one(operands);
     parallel_for(p.rows / p.inner * groups, threads_, [&](std::int64_t begin, std::int64_t end) {
       const auto buffer = std::make_unique_for_overwrite<Word[]>(static_cast<std::size_t>(n * rows_at_once_));
       for (std::int64_t group = begin; group < end; ++group) {
@@ -305,11 +339,8 @@ class ArrangedPlan final : public Plan {
           for (std::int64_t i = 0; i < count; ++i)
             to[i * n] = in[j * p.inner + i];
         }
-        for (std::int64_t i = 0; i < count; ++i) {
-          Operands one = operands;
-          one.in = one.out = buffer.get() + i * n;
-          one_row_->execute(one);
-        }
+        for (std::int64_t i = 0; i < count; ++i)
+          transform(buffer.get() + i * n);
         Word* const out = static_cast<Word*>(operands.out) + p.first_of(p.out, row);
         for (std::int64_t j = 0; j < n; ++j) {
           const Word* const from = buffer.get() + natural_place(p.out_ordering, j, log_n_);
@@ -320,7 +351,7 @@ class ArrangedPlan final : public Plan {
     });
   }
 
-  std::unique_ptr<Plan> one_row_;
+  CpuPlan<Real> one_row_;
   int log_n_;
   std::int64_t rows_at_once_;
   int threads_;
@@ -355,8 +386,7 @@ Support supports(const Problem& asked, const DeviceInfo&) {
 template <class Real>
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   if (problem.is_arranged_plainly()) return std::make_unique<CpuPlan<Real>>(problem, device.host_threads);
-  return std::make_unique<ArrangedPlan>(
-      problem, std::make_unique<CpuPlan<Real>>(ArrangedPlan::of_one_row(problem), 1), device.host_threads);
+  return std::make_unique<ArrangedPlan<Real>>(problem, device.host_threads);
 }
 
 }  // namespace

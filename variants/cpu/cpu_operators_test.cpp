@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <random>
 #include <string>
 #include <vector>
@@ -97,6 +100,28 @@ TEST(CpuOperators, AMatrixOfTheUsersIsExecutedAsOneOfTheTable) {
     plan(variant, by_user, two_threads())->execute(operands);
     EXPECT_EQ(got, want) << theirs;
   }
+}
+
+// Reading 256 x 256 entries and asking whether they are orthogonal takes as long as hundreds of rows.
+TEST(CpuOperators, AMatrixOfTheUsersIsReadOnceForRowsBetweenEachOther) {
+  const auto fastest = [](std::int64_t inner) {
+    Problem problem = make_problem(Dtype::f32, parse_operator("d256"), 64);
+    problem.inner = inner;
+    problem.set_row_stride(problem.block_elements());
+    const std::vector<std::byte> entries = dense_entries(hadamard_matrix(256), Dtype::f32);
+    std::vector<float> x(static_cast<std::size_t>(problem.elements()), 1.0F);
+    Operands operands{x.data(), x.data()};
+    operands.dense = entries.data();
+    const auto plan_of = plan(variant, problem, two_threads());
+    auto best = std::chrono::steady_clock::duration::max();
+    for (int i = 0; i < 3; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      plan_of->execute(operands);
+      best = std::min(best, std::chrono::steady_clock::now() - begin);
+    }
+    return best;
+  };
+  EXPECT_LT(fastest(8), 8 * fastest(1));
 }
 
 TEST(CpuOperators, ADenseFactorThatIsNotOrthogonalIsRefusedBeforeAnythingIsWritten) {
