@@ -181,8 +181,8 @@ void ShardedPlan::check(const void* in, const void* out) const {
   const std::int64_t bytes = problem_.shard_bytes();
   const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
   for (const auto& [name, address] : {std::pair("in", from), std::pair("out", to)}) {
-    if (bytes > 0 && (address == 0 || address % 16 != 0))
-      throw BadRequest(concat(name, "=", hex(address), " must be aligned to 16 bytes and not null"));
+    if (address == 0) throw BadRequest(concat(name, " is a null pointer"));
+    if (address % 16 != 0) throw BadRequest(concat(name, "=", hex(address), " must be aligned to 16 bytes"));
   }
   if (overlap(from, bytes, to, bytes))
     throw BadRequest(concat("in=", hex(from), " and out=", hex(to), ", of ", bytes, " bytes each, overlap"));
