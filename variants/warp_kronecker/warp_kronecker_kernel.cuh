@@ -235,8 +235,8 @@ __device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, 
   }
 }
 
-/// @tparam with_signs  kernels of their own: what a branch around the operands keeps costs the longest rows 60
-///                     registers
+/// @tparam with_signs  kernels of their own: what a branch around the operands keeps alive costs the longest
+///                     rows 60 registers
 template <Dtype dtype, WarpLaunch launch, bool with_signs>
 __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
     rows_in_registers(const __grid_constant__ WarpWork work) {
