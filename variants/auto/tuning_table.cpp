@@ -163,15 +163,21 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
          (problem.n() <= kShort || (one_scale && problem.n() > kLong && problem.rows <= device.sm_count));
 }
 
-/// Where a warp holds the row, the row never waits in shared memory. What registers hold of longer rows is
-/// too much to cover the latency of a few: there `warp_kronecker` is the faster for very few rows, which
-/// several warps share, and for many. Measured on an H200, by code for sm_80 beside mma_kronecker.
+/// Whether rows of m 2^k are sooner in registers than in shared memory. Longer ones wait for the products of a
+/// warp or two, so there it is those of very few rows, which several warps share, and those of many. By the
+/// grid `tune` on an H200.
 bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
-  constexpr std::int64_t kShort = 5120, kOneWarp = 7168;  // rows to 7168 are one warp's, longer ones of two
-  constexpr std::int64_t kMany = std::int64_t{1} << 22;   // elements
-  if (problem.n() <= kShort) return true;
-  if (problem.n() > kOneWarp) return problem.rows > device.sm_count;
+  constexpr std::int64_t kAlways = 5632, kOneWarp = 7168, kAlwaysOfTwo = 10240;  // elements of a row
+  constexpr std::int64_t kMany = std::int64_t{1} << 22;                          // elements
+  const std::int64_t n = problem.n();
+  if (n <= kAlways || (n > kOneWarp && n <= kAlwaysOfTwo)) return true;
+  if (n > kAlwaysOfTwo) return problem.rows > device.sm_count;
   return problem.rows <= device.sm_count || problem.elements() >= kMany;
+}
+
+/// The same beside Hopper's kernel, whose tensor copies take longer to begin and less to go on.
+bool is_sooner_than_tensor_copies(const Problem& problem) {
+  return problem.n() <= 3584 && problem.elements() <= std::int64_t{1} << 20;
 }
 
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {
@@ -191,6 +197,8 @@ std::vector<std::string_view> preferred_variants(const Problem& problem, const D
   if (!problem.encoding.is_plain()) return preferred_encoders(problem, device);
   // Of these mma_split takes what one warp program has: regular matrices, and 2^k with signs.
   if (!problem.op.is_sylvester()) {
+    if (is_sooner_than_tensor_copies(problem))
+      return {"mma_split", "warp_kronecker", "kronecker", "mma_kronecker", "factors"};
     if (is_sooner_in_registers(problem, device))
       return {"mma_split", "kronecker", "warp_kronecker", "mma_kronecker", "factors"};
     return {"mma_split", "kronecker", "mma_kronecker", "warp_kronecker", "factors"};
