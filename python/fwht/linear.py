@@ -268,10 +268,14 @@ class _TorchMemory:
     """Host memory at multiples of 16 bytes."""
 
     def bytes(self, count: int) -> Any:
-        return sys.modules["torch"].empty(count, dtype=sys.modules["torch"].uint8)
+        return self._empty(count, "uint8")
 
     def integers(self, count: int) -> Any:
-        return sys.modules["torch"].empty(count, dtype=sys.modules["torch"].int32)
+        return self._empty(count, "int32")
+
+    def _empty(self, count: int, dtype: str) -> Any:
+        torch = sys.modules["torch"]
+        return torch.empty(count, dtype=getattr(torch, dtype), device="cpu")  # whatever the default device is
 
     def address(self, given: Any) -> int:
         return given.data_ptr()

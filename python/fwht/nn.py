@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from typing import Any, NoReturn
@@ -92,7 +93,7 @@ class Fp8Linear(_KeepsTypes):
     def get_extra_state(self) -> torch.Tensor:
         """The text of the operator, "" for none, in bytes: a tensor, as files of safetensors want it."""
         text = (self.operator or operators.operator_for(self.codes.shape[1])) if self.rotate else ""
-        return torch.tensor(list(text.encode()), dtype=torch.uint8)
+        return torch.tensor(list(text.encode()), dtype=torch.uint8, device="cpu")
 
     def set_extra_state(self, state: torch.Tensor) -> None:
         """What it says is asked before anything is loaded."""
@@ -128,7 +129,8 @@ class Fp8Linear(_KeepsTypes):
             if not self._warned and not torch.compiler.is_compiling():  # in a graph a warning is a break
                 warnings.warn(f"fwht: {why_not}", stacklevel=2)
                 self._warned = True
-            y = (codes.float() @ own.float().t() * scales * kept["scales"]).to(torch.bfloat16)
+            with _without_autocast(own.device.type):  # which would cast the product to 16 bits
+                y = (codes.float() @ own.float().t() * scales * kept["scales"]).to(torch.bfloat16)
         else:
             y = torch._scaled_mm(codes, own.t(), scale_a=scales, scale_b=kept["scales"], out_dtype=torch.bfloat16, use_fast_accum=False)
         if x.dim() != 2:
@@ -143,6 +145,10 @@ def _why_not(device: torch.device) -> str:
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9) and torch.version.hip is None:
         return ""
     return f"{device} has no product of e4m3 codes, as CUDA devices from compute capability 8.9 on have; they are multiplied in float32"
+
+
+def _without_autocast(kind: str) -> Any:
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else contextlib.nullcontext()
 
 
 _known_why_not = functools.lru_cache(64)(_why_not)
@@ -237,8 +243,9 @@ def rotate_linear(
         side: "in" or "out": which of in_features and out_features is n.
         operator, signs: as in `fwht.operators`; without them the operator for n, which any multiple of a known order has.
 
-    Returns: `linear`. Raises TypeError for another layer, whose weight may lie otherwise; ValueError for another side, and for a length
-    that has no operator. Nothing is changed then.
+    Returns: `linear`. Raises TypeError for another layer, whose weight may lie otherwise, and for a weight or bias that is computed
+    anew for each call, as by `torch.nn.utils.parametrizations` and `prune`; ValueError for another side, and for a length that has no
+    operator. Nothing is changed then.
 
     Source: QuaRot (Ashkboos et al. 2024), section 4, and SpinQuant (Liu et al. 2024): rotations that leave the
     network's function as it is.
@@ -247,6 +254,9 @@ def rotate_linear(
         raise TypeError(f"fwht: linear is a {type(linear).__module__}.{type(linear).__qualname__}; it must be a torch.nn.Linear")
     if side not in ("in", "out"):
         raise ValueError(f"fwht: side={side!r} must be 'in' or 'out'")
+    for name in ("weight", "bias")[: 1 + (side == "out")]:
+        if name not in linear._parameters:  # what is written to it would be lost
+            raise TypeError(f"fwht: the {name} of linear is computed from other parameters; remove the parametrization or the pruning first")
     weight = linear.weight if side == "in" else linear.weight.t()
     rotated = operators.transform(weight.contiguous(), operator, signs=signs)
     if side == "out" and linear.bias is not None:

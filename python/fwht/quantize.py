@@ -529,7 +529,7 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
         return result
     rows, columns = (layout.rows(elements), layout.columns) if layout.columns else (1, 1)
     # In memory in any case: PyTorch multiplies by the reciprocal of a number instead of dividing, on CUDA.
-    given = tensor_scale if _in_memory(tensor_scale) else torch.full((), tensor_scale or 1.0, device=codes.device)
+    given = tensor_scale if _in_memory(tensor_scale) else torch.full((), tensor_scale or 1.0, dtype=torch.float32, device=codes.device)
     factors = _scale_matrix(scales, layout, rows, columns) if layout.columns else given
     divided = layout.element == "e2m1" and layout.needs_tensor_scale
     groups = rows * columns

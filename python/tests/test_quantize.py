@@ -347,6 +347,23 @@ def test_a_scale_of_the_whole_tensor_may_be_a_tensor_on_the_host(encoding):
                 call(x, encoding, tensor_scale=other)
 
 
+@needs_torch
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_the_default_dtype_changes_nothing(dtype):
+    x = 1e-3 * torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
+
+    def results():
+        static = quantize.quantize(x, "e4m3:tensor,vllm_static", tensor_scale=1e-5)
+        return quantize.round_trip(x, "nvfp4"), quantize.dequantize(*static, "e4m3:tensor,vllm_static", tensor_scale=1e-5)
+
+    wanted, before = results(), torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        assert all(map(torch.equal, results(), wanted))
+    finally:
+        torch.set_default_dtype(before)
+
+
 @devices
 @pytest.mark.parametrize("largest", [0.0, 2.0**-125, 2.0**100])
 def test_a_scale_that_is_made_of_the_largest_element_is_finite(device, largest):
@@ -597,6 +614,27 @@ def test_bad_preparations(library):
 def test_gradients_are_refused():
     with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
         fwht.hadamard_quantize(torch.zeros(3, 64, requires_grad=True))
+
+
+@needs_torch
+def test_derivatives_of_forward_mode_are_refused():
+    """They would be zero. Where the tangent is another tensor's, nothing is refused."""
+    from torch.func import jacfwd, jvp, vmap
+
+    x = torch.randn(3, 64)
+    weight, packed = x[0].clone(), fwht.linear.pack(torch.zeros(8, 64, dtype=torch.int32), None, torch.ones(1, 64).half())
+    cache, slots, layer = torch.zeros(1, 4, 68, dtype=torch.uint8), torch.arange(3), fwht.nn.Fp8Linear(torch.randn(32, 64))
+    for call in (
+        lambda x: fwht.hadamard_quantize(x).scales, lambda x: quantize.round_trip(x, "int8:row"), lambda x: layer(x.bfloat16()),
+        lambda x: fwht.hadamard_quantize(x, out=fwht.hadamard_quantize(torch.zeros(3, 64))).scales,
+        lambda y: fwht.hadamard_quantize(x, prologue=quantize.RmsNorm(y[0] * weight)).scales,
+        lambda x: quantize.into_cache(cache, slots, x, "e4m3:row"), lambda x: fwht.linear.forward(x.half(), packed),
+    ):  # fmt: skip
+        for asked in (lambda: jvp(call, (x,), (x,)), lambda: jacfwd(call)(x), lambda: jvp(vmap(call), (x[None],), (x[None],))):
+            with pytest.raises(RuntimeError, match="does not support automatic differentiation, but .* has a tangent"):
+                asked()
+    got = jvp(lambda y: y.sum() + fwht.hadamard_quantize(x).scales.sum(), (x,), (x,))[1]
+    assert torch.equal(got, x.sum())
 
 
 @pytest.mark.parametrize("encoding", ["e4m3:row", "mxfp4"])

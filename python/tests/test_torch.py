@@ -241,11 +241,28 @@ def test_in_place_under_autograd():
     y.square().sum().backward()
     assert torch.equal(x.grad, exact(2 * exact(x, 0.5), 0.5))
     for leaf in (x, x[:1]):
-        with pytest.raises(RuntimeError, match="leaf"):
-            fwht.hadamard_transform_(leaf)
+        for call in (fwht.hadamard_transform_, torch.ops.fwht.hadamard_transform_):
+            with pytest.raises(RuntimeError, match="fwht: x is a leaf"):
+                call(leaf)
     assert torch.equal(x, integers(2, 8))  # nothing was written
     with torch.no_grad():
         fwht.hadamard_transform_(x, 1.0)
+
+
+def test_in_place_in_graphs_made_without_gradients():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return in_place(x)
+
+    made, weights = integers(2, 8), integers(2, 8, seed=1)
+    graphs = (torch.export.export(Module(), (made,)).module(), torch.jit.trace(in_place, (made,)), make_fx(in_place)(made))
+    for graph in (*graphs, operator_in_place):
+        x = integers(2, 8).requires_grad_()
+        y = graph(x)
+        (y * weights).sum().backward()
+        assert torch.equal(y, exact(x, 0.5)) and torch.equal(x.grad, exact(weights, 0.5)), graph
 
 
 WRITES = {
@@ -286,6 +303,12 @@ def in_place(t):
 
 def operator(t):
     return torch.ops.fwht.hadamard_transform(t, 0.5)
+
+
+def operator_in_place(t):
+    y = t * 1
+    torch.ops.fwht.hadamard_transform_(y, 0.5)
+    return y
 
 
 def with_signs(t):  # no symmetric matrix: forward in place of transpose would show
@@ -338,7 +361,7 @@ def test_a_tensor_that_outlived_a_func_transform():
     assert torch.equal(fwht.hadamard_transform(kept[0], 1.0), exact(x))
 
 
-@pytest.mark.parametrize("f", [eager, in_place, operator])
+@pytest.mark.parametrize("f", [eager, in_place, operator, operator_in_place])
 def test_forward_mode(f):
     import torch.autograd.forward_ad as fwad
 
@@ -528,6 +551,25 @@ def test_rotate_linear_takes_no_other_layer():
         with pytest.raises(TypeError, match=f"linear is a torch.nn.modules.*{type(layer).__name__}; it must be a torch.nn.Linear"):
             fwht.nn.rotate_linear(layer)
         assert layer.weight.equal(before)
+
+
+def test_rotate_linear_refuses_a_weight_that_is_computed():
+    from torch.nn.utils import parametrizations, prune
+
+    def pruned(linear, name="weight"):
+        return prune.random_unstructured(linear, name, 0.5)
+
+    for made in (parametrizations.weight_norm, parametrizations.orthogonal, torch.nn.utils.spectral_norm, pruned):
+        linear = made(torch.nn.Linear(8, 8))
+        before = copy.deepcopy(linear.state_dict())
+        with pytest.raises(TypeError, match="the weight of linear is computed from other parameters"):
+            fwht.nn.rotate_linear(linear)
+        assert all(torch.equal(each, before[name]) for name, each in linear.state_dict().items())
+    linear = pruned(torch.nn.Linear(8, 8), "bias")
+    with pytest.raises(TypeError, match="the bias of linear is computed"):
+        fwht.nn.rotate_linear(linear, "out")
+    fwht.nn.rotate_linear(linear)  # which the bias has no part in
+    fwht.nn.rotate_linear(torch.nn.Linear(8, 8, bias=False), "out")
 
 
 def test_rotate_linear_refuses_before_it_changes_anything():

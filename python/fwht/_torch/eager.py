@@ -25,6 +25,7 @@ _function_modes = torch._C._len_torch_function_stack
 _is_tracing = torch._C._is_tracing
 _forward_ad = torch.autograd.forward_ad
 _unwrap_if_dead = torch._C._functorch.unwrap_if_dead
+_is_batched, _unwrapped = torch._C._functorch.is_batchedtensor, torch._C._functorch.get_unwrapped
 _is_of_batched_gradients = torch._C._functorch.is_legacy_batchedtensor
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _keys_below_autograd = torch._C._after_autograd_keyset
@@ -61,10 +62,24 @@ def mark_written(x: Any) -> None:
         _increment_version(x)
 
 
+def _is_differentiated(*tensors: Any) -> bool:
+    """Whether a gradient or a derivative of forward mode is asked of one of them."""
+    given = [t for t in tensors if isinstance(t, Tensor)]
+    if _is_grad_enabled() and any(t.requires_grad for t in given):
+        return True
+    return _forward_ad._current_level >= 0 and any(map(_has_tangent, given))
+
+
+def _has_tangent(x: Tensor) -> bool:
+    while _is_batched(x):  # which `unpack_dual` does not look into
+        x = _unwrapped(x)
+    return _forward_ad.unpack_dual(x).tangent is not None
+
+
 def check_not_differentiated(*tensors: Any) -> None:
-    if _is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+    if _is_differentiated(*tensors):
         raise RuntimeError(
-            "fwht: Plan.execute does not support automatic differentiation, but one of the tensors requires grad; "
+            "fwht: Plan.execute does not support automatic differentiation, but one of the tensors requires grad or has a tangent; "
             "call hadamard_transform, or execute the plan under torch.no_grad()"
         )
 
@@ -91,6 +106,11 @@ def _check_operands(signs: Any, dense: Any, weight: Any = None, cos_sin: Any = N
     for name, given in (("signs", signs), ("dense", dense), ("weight", weight), ("cos_sin", cos_sin), ("positions", positions)):
         if given is not None and not isinstance(given, Tensor):
             raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
+
+
+def _refuse_leaf(x: Tensor) -> None:
+    if x.is_leaf or (x._base is not None and x._base.is_leaf):
+        raise RuntimeError("fwht: x is a leaf that requires grad, or a view of one; it cannot be written in place")
 
 
 def _refuse_out_with_grad(name: str) -> NoReturn:
@@ -216,7 +236,20 @@ def _of_the_arrangement(
     return _through_autograd(ops.op_arranged, Arranged.apply, keys, x, (scale, axis, ordering, input_ordering, variant))
 
 
+def _of_the_operator_in_place(
+    keys: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False
+) -> None:
+    """torch.ops.fwht.hadamard_transform_, also in graphs that were made without gradients and run with them."""
+    if x.requires_grad and _is_grad_enabled():
+        _refuse_leaf(x)
+    elif _forward_ad._current_level < 0:
+        with _below_autograd():
+            return _op_.redispatch(keys & _keys_below_autograd, x, scale, variant, transpose)
+    x.copy_(_op(x, scale, variant, transpose))
+
+
 ops.library.impl("hadamard_transform", _of_the_operator, "Autograd", with_keyset=True)
+ops.library.impl("hadamard_transform_", _of_the_operator_in_place, "Autograd", with_keyset=True)
 ops.library.impl("hadamard_arranged", _of_the_arrangement, "Autograd", with_keyset=True)
 
 
@@ -254,8 +287,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
         _op_(x, scale, variant)
         return x
     if grad:
-        if x.is_leaf or (x._base is not None and x._base.is_leaf):
-            raise RuntimeError("fwht: x is a leaf that requires grad, or a view of one; it cannot be written in place")
+        _refuse_leaf(x)
         return _apply(x, (replace, scale, variant, False, ""))
     replace(x, scale, variant)
     if not x.is_inference():
@@ -379,8 +411,10 @@ def transform_by_operator(
 
 
 def _refuse_grad(*tensors: Any) -> None:
-    if _is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
-        raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x or an operand requires grad")
+    if _is_differentiated(*tensors):
+        raise RuntimeError(
+            "fwht: hadamard_quantize does not support automatic differentiation, but x or an operand requires grad or has a tangent"
+        )
 
 
 def quantize_rows(
@@ -472,8 +506,8 @@ def linear_by(x: Tensor, packed: linear.Packed, weights: Any, order: Tensor | No
     linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
     if not isinstance(weights, Tensor) or x.device != weights.device:
         raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(weights, 'device', 'the host')}")
-    if x.requires_grad and _is_grad_enabled():
-        raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad")
+    if _is_differentiated(x):
+        raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad or has a tangent")
     if order is not None:
         x = x.index_select(-1, order)
     asked = (weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant, packed.act_order)
