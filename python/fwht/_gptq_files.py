@@ -214,9 +214,9 @@ def _written(tensors: GptqTensors, kind: str) -> tuple:
     if _is_torch(qweight):
         torch: Any = sys.modules["torch"]
         if qzeros is None:
-            qzeros = torch.full((groups, n // 8), word, dtype=torch.int32)
+            qzeros = torch.full((groups, n // 8), word, dtype=torch.int32, device="cpu")
         if g_idx is None:
-            g_idx = torch.arange(k, dtype=torch.int32) // (k // groups)
+            g_idx = torch.arange(k, dtype=torch.int32, device="cpu") // (k // groups)
         return tuple(
             None if each is None else each.detach().cpu().contiguous().clone() for each in (qweight, qzeros, scales, g_idx, bias)
         )

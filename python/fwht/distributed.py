@@ -90,7 +90,9 @@ def hadamard_transform(
     if form == "block_diagonal" or ranks == 1:
         return _local_transform(x, scale, variant=variant)
 
-    local = _local_transform(x, 1.0 if whole else scale, variant=variant).reshape(-1, shard)
+    # About orthonormal, so that the dtype holds what rows it holds; a power of two, so that nothing is rounded by it.
+    kept = 2.0 ** -(shard.bit_length() // 2)
+    local = _local_transform(x, kept if whole else scale, variant=variant).reshape(-1, shard)
     piece = shard // ranks
     if ranks == 2:  # twice the bytes, but nothing to pack, and less latency
         rows = local.new_empty(ranks * local.shape[0], shard)
@@ -104,5 +106,5 @@ def hadamard_transform(
     if not x.is_floating_point():
         return _sums_over_ranks(received).movedim(0, 1).reshape(x.shape)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    mixed = _sums_over_ranks(received.to(wide)) * (1.0 / math.sqrt(ranks) if scale is None else scale)
+    mixed = _sums_over_ranks(received.to(wide)) * (1.0 / math.sqrt(ranks) if scale is None else scale / kept)
     return mixed.movedim(0, 1).to(x.dtype).reshape(x.shape)

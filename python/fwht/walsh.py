@@ -418,6 +418,9 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
         array([0, 0, 1, 2])
     """
     views = _host_or_tensor(a, "a"), _host_or_tensor(b, "b")
+    face = _tensors.face_of(a)
+    if (face is None) != (_tensors.face_of(b) is None):
+        raise TypeError(f"fwht: a is a {type(a).__name__} and b a {type(b).__name__}; both must be PyTorch tensors, or NumPy arrays")
     dtype, n = _dtype_name(views[0]), views[0].shape[-1] if views[0].shape else 1
     if dtype not in ("float32", "float64", "int32", "int64"):
         raise TypeError(f"fwht: dtype {views[0].dtype_name} must be float32, float64, int32 or int64 for dyadic convolutions")
@@ -432,7 +435,6 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
         bound = float((lengths[0] * lengths[1]).max()) * n
         if not bound * (1 + 2.0**-20) < 2.0 ** (bits - 1):
             raise OverflowError(f"fwht: n |a| |b| = {bound:g} must be below 2^{bits - 1}, where no sum can wrap")
-    face = _tensors.face_of(a)
     if variant is None and views[0].device != _c.HOST and face.convolves(a, b):
         return face.convolve(a, b, dyadic_convolution)
     product = _transform(a, 1, variant) * _transform(b, 1, variant)

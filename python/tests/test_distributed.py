@@ -46,6 +46,9 @@ def one_rank(rank, ranks, port, n, folder, backend):
         # 2^30 + 1 is no float32: sums over ranks of float64 are formed in float64; the scale is applied once.
         x = integers(n)[..., shard].to(device).double() * ((1 << 30) + 1)
         torch.save(over_ranks.hadamard_transform(x, 0.5, form=form).cpu(), f"{folder}/{form}_float64_{rank}")
+    x = torch.full((1, n // ranks), 400.0, dtype=torch.float16, device=device)  # whose bare sums over a shard are beyond float16
+    y = over_ranks.hadamard_transform(x, n**-0.5)
+    assert torch.equal(y.cpu(), 400 * n**0.5 * (over_ranks.result_columns(n, ranks, rank) == 0).half()[None])
     whole = torch.arange(n) << 20  # no float32 holds their sums
     y = over_ranks.hadamard_transform(whole[shard].to(device), 1.0)
     torch.save(y.cpu(), f"{folder}/int64_{rank}")

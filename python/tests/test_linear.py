@@ -635,6 +635,34 @@ def test_an_fp8_layer_in_one_graph(rotate):
         assert torch.equal(compiled(x), module(x))
 
 
+@needs_torch
+def test_an_fp8_layer_under_autocast():
+    """Products of codes do not fit float16."""
+    module, x = fwht.nn.Fp8Linear(torch.randn(32, 64), torch.randn(32)), torch.randn(3, 64).bfloat16()
+    wanted = module(x)
+    for dtype in (torch.float16, torch.bfloat16):
+        torch.compiler.reset()
+        with torch.autocast("cpu", dtype=dtype):
+            assert torch.equal(module(x), wanted)
+            assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(x), wanted)
+    assert module.to("meta")(x.to("meta")).shape == (3, 32)  # a device without autocast
+
+
+@needs_torch
+def test_the_default_device_changes_nothing(tmp_path):
+    """Modules are made under `torch.device("meta")`, of tensors that have memory."""
+    pytest.importorskip("safetensors")
+    given, x = tensors(layer(zeros="symmetric")[0]), torch.randn(2, 256).half()
+    act, weight = tensors(layer(act=True)[0]), torch.randn(32, 64)
+    wanted = [fwht.nn.GptqLinear(*each)(x) for each in (given, act)], fwht.nn.Fp8Linear(weight)
+    with torch.device("meta"):
+        made = [fwht.nn.GptqLinear(*each) for each in (given, act)], fwht.nn.Fp8Linear(weight)
+        assert made[1].load_state_dict(wanted[1].state_dict())
+        linear.save(tmp_path, {"a": linear.GptqTensors(*given, zero_points="symmetric")})
+    assert all(torch.equal(module(x), y) for module, y in zip(made[0], wanted[0], strict=True))
+    assert linear.load(tmp_path, "a").g_idx.tolist() == [i // 64 for i in range(256)]
+
+
 OPERATORS = ("28x32", "d20x32")  # the second with signs
 
 

@@ -646,6 +646,14 @@ def test_compositions_in_transforms_of_functions(first):
 
 
 @needs_torch
+def test_a_convolution_takes_no_two_kinds_of_arrays():
+    a, b = np.ones(8, "float32"), torch.ones(8)
+    for given in ((a, b), (b, a)):
+        with pytest.raises(TypeError, match="a is a (ndarray|Tensor) and b a (ndarray|Tensor); both must be"):
+            walsh.dyadic_convolution(*given)
+
+
+@needs_torch
 def test_compositions_of_tensors_without_memory():
     assert [f(torch.empty(4, 8, device="meta")).shape[-1] for f in composed()] == [8, 8, 8, 8, 3, 8]
 

@@ -31,7 +31,7 @@ def sketched(x: Tensor, sketch: Any, transposed: bool) -> Tensor:
 
 
 def table_on(device: torch.device, length: int, rows: int, seed: int, padded: int) -> Tensor:
-    words = torch.empty(3 * ((padded + 31) // 32), dtype=torch.int32)
+    words = torch.empty(3 * ((padded + 31) // 32), dtype=torch.int32, device="cpu")
     if status := _c.library.fwht_sketch_table(length, rows, seed, words.data_ptr()):
         _c.fail(status)
     return words.to(device)

@@ -113,9 +113,9 @@ def _refuse_to_save(*_: Any, **__: Any) -> NoReturn:
 def _matrix(signs: operators.Signs, n: int) -> torch.Tensor:
     """W of +-1, float32 (n, n), with x W / sqrt(n) = R4 x."""
     rows = max(1, _ROWS // n)
-    result = torch.empty(n, n)
+    result = torch.empty(n, n, dtype=torch.float32, device="cpu")
     for start in range(0, n, rows):
-        units = torch.zeros(min(rows, n - start), n)
+        units = result.new_zeros(min(rows, n - start), n)
         units.diagonal(start).fill_(1)
         result[start : start + rows] = operators.transform(units, None, 1.0, signs=signs)
     return result

@@ -161,7 +161,8 @@ def _by_factors(rows: Tensor, matrix: _Matrix, transpose: bool) -> Tensor:
             y = hadamard_transform(y, 1.0, axis=-2)
             continue
         # The rows of the transform of the identity are the columns of the matrix.
-        entries = matrix.dense if token.startswith("d") else operators.transform(torch.eye(order, dtype=torch.float64), token, 1.0).t()
+        identity = torch.eye(order, dtype=torch.float64, device="cpu")
+        entries = matrix.dense if token.startswith("d") else operators.transform(identity, token, 1.0).t()
         assert entries is not None
         square = entries.reshape(order, order).to(rows.device)
         y = torch.matmul(square.t() if transpose else square, y)

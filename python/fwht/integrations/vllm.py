@@ -302,7 +302,7 @@ def _build_hadamard(original: Any) -> Any:
             operator = operators.operator_for(d)
         except ValueError:
             return original(d, device_str)
-        matrix = operators.transform(torch.eye(d), operator, None).to(device_str)
+        matrix = operators.transform(torch.eye(d, dtype=torch.float32, device="cpu"), operator, None).to(device_str)
         # TurboQuant takes the matrix for its inverse; and where vLLM has one, another one would be for another cache.
         is_known = torch.equal(matrix, original(d, device_str)) if d & (d - 1) == 0 else operators.transposed(operator) == operator
         if not is_known or not _plan.supports(d, torch.float32, device=matrix.device, operator=operator):
