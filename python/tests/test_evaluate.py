@@ -85,6 +85,12 @@ def test_a_rotated_model_is_not_the_same_in_a_format():
         (lambda: rotate.Rotation.parse("R5"), "no rotation 'R5'"),
         (lambda: rotate.Rotation.parse("R1", 1 << 63), "seed=9223372036854775808 must be an integer from 0 to 2.63 - 1"),
         (lambda: rotate.Rotation.parse("R1", -1), "seed=-1 must be an integer"),
+        (lambda: rotate.Rotation(frozenset({"r1"})), "names=.*'r1'.* must be a set of some of 'R1', 'R2', 'R3' and 'R4'"),
+        (lambda: rotate.Rotation("R1"), "names='R1' must be a set"),
+        (lambda: fwht.evaluate.rotate_model(model_of("llama"), rotate.Rotation(), seed=3), "seed=3 is given, but the Rotation has seed=0"),
+        (lambda: fwht.evaluate.save_rotated(model_of("llama"), "no/such", rotate.Rotation(), seed=0), "seed=0 is given"),
+        (lambda: rotate.rotate_model(turned(model_of("llama"), "R4"), "R1"), "has R4 or blocks online already"),
+        (lambda: rotate.rotate_model(turned(model_of("llama"), "block32"), "R1"), "has R4 or blocks online already"),
         (lambda: schemes.named("kv5"), "no scheme 'kv5'"),
         (lambda: fwht.evaluate.rotate_model(model_of("llama", intermediate_size=2 * 1013), "R4"), "R4 rotates rows of intermediate_size"),
         (lambda: fwht.evaluate.rotate_model(model_of("llama", head_dim=24), "R2"), "these have 24"),
@@ -104,6 +110,36 @@ def test_another_family_is_refused_and_nothing_changed():
     with pytest.raises(ValueError, match="'gpt2'"):
         fwht.evaluate.rotate_model(model)
     assert all(a.equal(b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_what_is_no_rotation(tmp_path):
+    for call in (fwht.evaluate.rotate_model, lambda *given: fwht.evaluate.save_rotated(given[0], tmp_path / "new", given[1])):
+        for given in (["R1", "R2"], None):
+            with pytest.raises(TypeError, match=f"rotations is a {type(given).__name__}; it must be a Rotation, or a text such as R1,R2"):
+                call(model_of("llama"), given)
+    assert not (tmp_path / "new").exists()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scheme", ["kv4", "fp8-attention", "none"])
+def test_hooks_set_the_attention_that_they_need(scheme):
+    """A model of transformers comes with another, which knows no formats."""
+    ids = torch.randint(0, 96, (2, 40), generator=torch.Generator().manual_seed(1))
+    wanted = turned(model_of("llama").float(), "R3", scheme)(ids, use_cache=False).logits
+    model = model_of("llama").float()
+    model.set_attn_implementation("sdpa")
+    assert torch.equal(turned(model, "R3", scheme)(ids, use_cache=False).logits, wanted)
+    for text, changed in (("R3", True), ("R1,R2,R4", scheme != "none")):
+        model = model_of("llama")
+        model.set_attn_implementation("sdpa")
+        turned(model, text, scheme)
+        assert (model.config._attn_implementation == hooks.ATTENTION) == changed
+
+
+def test_a_head_that_is_untied_is_trained_as_before():
+    for trained in (False, True):
+        model = model_of("llama", tied=True).requires_grad_(trained)
+        assert {each.requires_grad for each in rotate.rotate_model(model, "folded").parameters()} == {trained}
 
 
 def test_what_is_no_such_model():
@@ -446,7 +482,12 @@ def test_a_saved_model_with_r4_computes_the_same(family, tmp_path):
     ids = torch.randint(0, 96, (2, 40), generator=torch.Generator().manual_seed(1))
     model = model_of(family).float()
     expected = _logits(model, ids)
-    fwht.evaluate.save_rotated(model.float(), tmp_path, "R1,R2,R4", seed=3)
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)  # in which the matrix is not formed
+    try:
+        fwht.evaluate.save_rotated(model.float(), tmp_path, "R1,R2,R4", seed=3)
+    finally:
+        torch.set_default_dtype(dtype)
 
     def off(other):
         return float((_logits(other, ids) - expected).norm() / expected.norm())
@@ -502,6 +543,13 @@ def test_a_loaded_model_with_r4_is_not_saved_without_it(tmp_path):
     for each in (model, copy.deepcopy(model)):
         with pytest.raises(NotImplementedError, match="has R4 online, which save_pretrained would lose"):
             each.save_pretrained(tmp_path / "b")
+    before = [parameter.clone() for parameter in model.parameters()]
+    for text in ("R1,R2", "R1,R2,R4"):
+        with pytest.raises(ValueError, match="has R4 or blocks online already, as of load_rotated; rotate the original"):
+            fwht.evaluate.save_rotated(model, tmp_path / "b", text)
+    assert all(map(torch.equal, before, model.parameters())) and not (tmp_path / "b").exists()
+    with pytest.raises(TypeError, match="config= is given, but .*a has R4"):
+        fwht.evaluate.load_rotated(tmp_path / "a", config=model.config)
     path = tmp_path / "a" / "config.json"
     config = json.loads(path.read_text())
     for lack, key in ((config, "quantization_config"), (config["fwht"], "seed")):

@@ -22,20 +22,20 @@ _MATRIX = "model.layers.0.mlp.down_proj.R4_input.weight"  # all layers share it
 _ROWS = 1 << 22  # elements of the matrix that are formed at once
 
 
-def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1,R2", *, seed: int = 0) -> None:
+def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1,R2", *, seed: int | None = None) -> None:
     """Rotates a model in place, and writes it as a checkpoint of transformers.
 
     Args:
         model, rotations, seed: as `fwht.rotate_model`. With R4 the folder takes 2 n^2 bytes more in 16 bits, for rows of n =
             intermediate_size, and its reader must know `transform_config`: vLLM, `compressed_tensors.transform`, `load_rotated`.
-            transformers 5 itself does not, and says nothing.
+            transformers 5 itself does not: it raises ImportError without compressed-tensors, and leaves R4 out with it.
         folder: made where it is missing; one that holds anything is refused, so that no checkpoint is written over, least of all the
             one that the model was read from.
 
     Raises TypeError and ValueError as `fwht.rotate_model`, ValueError for R3 and blocks, which are no part of a checkpoint, and OSError
     for a folder that is not empty or cannot be made; nothing is rotated or written then.
     """
-    rotation = Rotation.parse(rotations, seed) if isinstance(rotations, str) else rotations
+    rotation = Rotation.of(rotations, seed)
     if "R3" in rotation.names or rotation.block:
         raise ValueError("a checkpoint holds R1, R2 and R4; R3 and blocks are done online alone")
     check(model, rotation)
@@ -78,12 +78,13 @@ def load_rotated(folder: str | Path, **options: Any) -> Any:
 
     Args:
         folder: of a checkpoint on this machine. Others than those of `save_rotated` are loaded as they are.
-        options: those of `transformers.AutoModelForCausalLM.from_pretrained`, such as dtype.
+        options: those of `transformers.AutoModelForCausalLM.from_pretrained`, such as dtype. config= is not taken for a folder with R4,
+            whose own says how it was rotated.
 
     A model with R4 cannot be saved again by `save_pretrained`, which would leave out the online part: NotImplementedError.
 
     Raises FileNotFoundError for a folder without config.json; ValueError where this version forms another operator for rows of
-    intermediate_size, and for a config.json that lacks what `save_rotated` wrote.
+    intermediate_size, and for a config.json that lacks what `save_rotated` wrote; TypeError for config= with R4.
     """
     if not (Path(folder) / "config.json").is_file():  # else transformers takes it for a name, and asks the network
         raise FileNotFoundError(f"{folder} is no folder with a config.json")
@@ -91,6 +92,8 @@ def load_rotated(folder: str | Path, **options: Any) -> Any:
     about = getattr(config, "fwht", None)
     if about is None:
         return transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+    if "config" in options:
+        raise TypeError(f"config= is given, but {folder} has R4, which its own config.json describes; leave config out")
     if missing := [key for key in ("operator", "seed") if key not in about] + ["quantization_config"] * (not hasattr(config, "quantization_config")):
         raise ValueError(f"{folder}: config.json is of a rotated model, but lacks {', '.join(missing)}; write the folder again with save_rotated")
     if about["operator"] != (ours := operators.operator_for(config.intermediate_size)):

@@ -13,17 +13,16 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 from .. import hadamard_transform, operators
 from ..quantize import layout_of, round_trip
 from .gptq import round_weights
-from .rotate import Rotation, head_length, linears
+from .rotate import STATE, Rotation, head_length, linears
 from .schemes import Scheme
 
 ATTENTION = "fwht"  # as `attn_implementation` knows it
 _TAP = "_fwht_tap"
-_STATE = "_fwht_state"
 
 
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: Any = None, **_: Any) -> tuple[Any, None]:
     """What transformers calls behind RoPE and behind the cache: the place of R3 and of the cache's format."""
-    scheme, rotation = getattr(module, _STATE, (None, None))
+    scheme, rotation = getattr(module, STATE, (None, None))
     if scheme is not None and rotation is not None:
         turns = "R3" in rotation.names or bool(rotation.block)  # scores stay as they are
         query, key = (quantized(x, encoding, turns) for x, encoding in ((query, scheme.q), (key, scheme.k)))
@@ -63,6 +62,8 @@ def check(model: Any, scheme: Scheme) -> None:
 def install(model: Any, scheme: Scheme, rotation: Rotation, calibration: torch.Tensor | None = None, batch: int = 1) -> Any:
     """Hooks what happens online into a model that `rotate_model` has rotated, and quantizes its weights, in place.
 
+    Where scheme or rotation change queries, keys or values, the model's attention becomes `ATTENTION`.
+
     calibration: blocks of text, int64 (blocks, length), `batch` at once; a scheme with gptq needs them, ValueError otherwise.
     """
     if scheme.gptq and (calibration is None or not len(calibration)):
@@ -75,8 +76,10 @@ def install(model: Any, scheme: Scheme, rotation: Rotation, calibration: torch.T
                 module.register_forward_pre_hook(
                     functools.partial(_before, encoding=scheme.inputs, signs=signs if turns else None, turns=turns, block=rotation.block)
                 )
+    if (scheme.q or scheme.k or scheme.v or "R3" in rotation.names) and model.config._attn_implementation != ATTENTION:
+        model.set_attn_implementation(ATTENTION)  # others know nothing of them
     for layer in model.model.layers:
-        setattr(layer.self_attn, _STATE, (scheme, rotation))
+        setattr(layer.self_attn, STATE, (scheme, rotation))
     with torch.no_grad():
         if scheme.gptq:
             assert calibration is not None

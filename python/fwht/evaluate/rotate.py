@@ -17,6 +17,7 @@ from .. import operators
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
+STATE = "_fwht_state"  # of an attention layer: the scheme and rotation that `hooks.install` gave it
 MOST_SEEDS = 1 << 63  # each gives two seeds of signs
 
 Map = Callable[[torch.Tensor], torch.Tensor]
@@ -36,6 +37,9 @@ class Rotation:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.names, (set, frozenset)) or not self.names <= {"R1", "R2", "R3", "R4"}:
+            raise ValueError(f"names={self.names!r} must be a set of some of 'R1', 'R2', 'R3' and 'R4'")
+        object.__setattr__(self, "names", frozenset(self.names))
         if not hasattr(self.seed, "__index__") or not 0 <= self.seed < MOST_SEEDS:
             raise ValueError(f"seed={self.seed!r} must be an integer from 0 to 2^63 - 1")
         object.__setattr__(self, "seed", int(self.seed))  # of NumPy, too
@@ -54,34 +58,47 @@ class Rotation:
             return cls(frozenset(f"R{digit}" for digit in re.findall("[1-4]", text)), seed=seed)
         raise ValueError(f"no rotation {text!r}; the forms are plain, folded, rotated, R1,R2 (or r12), and block32")
 
+    @classmethod
+    def of(cls, given: Any, seed: int | None = None) -> Rotation:
+        """A rotation as it is, or of a text. Raises TypeError for what is neither, ValueError for a second seed."""
+        if isinstance(given, str):
+            return cls.parse(given, 0 if seed is None else seed)
+        if not isinstance(given, cls):
+            raise TypeError(f"rotations is a {type(given).__name__}; it must be a Rotation, or a text such as R1,R2, rotated or folded")
+        if seed is not None:
+            raise ValueError(f"seed={seed} is given, but the Rotation has seed={given.seed}")
+        return given
+
     def mlp_signs(self, model: Any) -> operators.Signs:
         return operators.random_signs(model.config.intermediate_size, 2 * self.seed + 1)
 
 
-def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int = 0) -> Any:
+def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int | None = None) -> Any:
     """Folds the gains of the norms and rotates the weights of a transformers model, in place. Needs transformers.
 
     Args:
         model: a causal language model of llama, mistral, qwen2 or qwen3, in any floating type. Tied embeddings are untied.
         rotations: any of R1 to R4, as "R1,R2" or "rotated"; "folded" folds the gains alone. With R4 the last layer of each
             MLP wants rotated inputs: `fwht.evaluate.hooks.install` gives them. R3 changes no weight.
-        seed: of the random signs of R1 and R4, 0 to 2^63 - 1.
+        seed: of the random signs of R1 and R4, 0 to 2^63 - 1; None: 0, or that of a `Rotation`.
 
     Returns: model, which computes the same function with R1 and R2, up to one rounding of every weight.
 
-    Raises TypeError for what is no causal language model of transformers; ValueError for another family or a layer without an operator
-    of its length. Nothing is changed then.
+    Raises TypeError for what is no causal language model of transformers and no rotation; ValueError for another family, a layer without
+    an operator of its length, a seed beside that of a `Rotation`, and a model that has R4 or blocks online already. Nothing is changed
+    then.
 
     Source: QuaRot (Ashkboos et al. 2024), SpinQuant (Liu et al. 2024).
     """
-    rotation = Rotation.parse(rotations, seed) if isinstance(rotations, str) else rotations
+    rotation = Rotation.of(rotations, seed)
     check(model, rotation)
     if rotation.plain:
         return model
     residual, values, mlp = _maps(model, rotation)
     config, body = model.config, model.model
     if config.tie_word_embeddings:
-        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        tied = model.lm_head.weight
+        model.lm_head.weight = torch.nn.Parameter(tied.detach().clone(), tied.requires_grad)
         config.tie_word_embeddings = False
     with torch.no_grad():
         if residual:
@@ -112,6 +129,10 @@ def check(model: Any, rotation: Rotation) -> None:
     check_family(model.config)
     if not hasattr(model, "model") or not hasattr(model, "lm_head"):
         raise TypeError(f"model is a {type(model).__qualname__}, which has no layers `model` and `lm_head`; AutoModelForCausalLM gives a model that has")
+    for layer in model.model.layers:
+        _, online = getattr(layer.self_attn, STATE, (None, Rotation()))
+        if "R4" in online.names or online.block:  # what is in the weights and what is done online would no longer fit
+            raise ValueError("the model has R4 or blocks online already, as of load_rotated; rotate the original")
     widths = {"hidden_size": "R1", "intermediate_size": "R4"}
     for field, name in widths.items():
         if name in rotation.names:
