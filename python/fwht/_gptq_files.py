@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,14 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _safetensors().SafetensorError as error:
+        raise ValueError(f"fwht: {path} cannot be read: {error}") from error
+
+
 def _framework() -> str:
     return "np" if sys.modules.get("torch") is None else "pt"
 
@@ -63,7 +71,7 @@ def _places(given: Any) -> dict[str, Path]:
         return {name: path.parent / file for name, file in index.items()}
     if not path.exists():
         raise FileNotFoundError(f"fwht: there is no {path}")
-    with safetensors.safe_open(path, framework=_framework()) as file:
+    with _reading(path), safetensors.safe_open(path, framework=_framework()) as file:
         return dict.fromkeys(file.keys(), path)
 
 
@@ -73,7 +81,10 @@ def config_of(given: Any) -> dict[str, Any]:
     if (folder / _CONFIG).exists():
         return _json(folder / _CONFIG)
     if (folder / "config.json").exists():
-        return _json(folder / "config.json").get("quantization_config") or {}
+        found = _json(folder / "config.json").get("quantization_config") or {}
+        if not isinstance(found, dict):
+            raise ValueError(f"fwht: the quantization_config of {folder / 'config.json'} is {found!r}; it must be a JSON object")
+        return found
     return {}
 
 
@@ -83,7 +94,7 @@ def _zero_points(given: Any) -> str:
     if (method := config.get("quant_method", "gptq")) != "gptq":
         raise ValueError(f"fwht: the weights have quant_method={method!r}; 'gptq' is supported")
     if (bits := config.get("bits", 4)) != 4:
-        raise ValueError(f"fwht: the weights have bits={bits}; 4 are supported")
+        raise ValueError(f"fwht: the weights have bits={bits!r}; 4 are supported, as a number")
     named = config.get("checkpoint_format") or "gptq"
     if named not in _FORMATS:
         raise ValueError(f"fwht: checkpoint_format={named!r} must be one of {', '.join(_FORMATS)}")
@@ -93,7 +104,8 @@ def _zero_points(given: Any) -> str:
 def layers(path: Any) -> list[str]:
     """The names of the GPTQ layers in a file, in the shards of an index, or in a folder with either.
 
-    Raises ImportError without the package safetensors, FileNotFoundError, and ValueError for an index that is none.
+    Raises ImportError without the package safetensors, FileNotFoundError, and ValueError for an index that is none and for a file that
+    is damaged.
     """
     return [name.removesuffix(".qweight") for name in _places(path) if name.endswith(".qweight")]
 
@@ -107,7 +119,7 @@ def load(path: Any, layer: str) -> GptqTensors:
         layer: a name of `layers(path)`, such as "model.layers.0.mlp.up_proj".
 
     Raises: what `layers` raises; ValueError for a layer that is not there or lacks a tensor, for other than 4 bits, and for a
-        format that is not GPTQ's.
+        format that is not GPTQ's; TypeError for a bias in bfloat16 where torch is not imported.
     """
     places, tensors = _places(path), {}
     if f"{layer}.qweight" not in places:
@@ -122,8 +134,13 @@ def load(path: Any, layer: str) -> GptqTensors:
             if place not in files:
                 if not place.exists():
                     raise FileNotFoundError(f"fwht: there is no {place}, which {path} names")
-                files[place] = open_files.enter_context(_safetensors().safe_open(place, framework=_framework()))
-            tensors[part] = files[place].get_tensor(f"{layer}.{part}")
+                with _reading(place):
+                    files[place] = open_files.enter_context(_safetensors().safe_open(place, framework=_framework()))
+            try:
+                with _reading(place):
+                    tensors[part] = files[place].get_tensor(f"{layer}.{part}")
+            except TypeError as error:  # bfloat16
+                raise TypeError(f"fwht: NumPy has no dtype for {layer}.{part} of {place}: {error}; import torch first") from error
     for part in ("qzeros", "scales"):
         if part not in tensors:
             raise ValueError(f"fwht: {path} has no {layer}.{part}")
@@ -148,13 +165,15 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
     """Writes layers to `folder`: model.safetensors, or shards and their index; and quantize_config.json.
 
     Args:
-        folder: made where it is missing; files of these names are overwritten.
+        folder: made where it is missing; files of these names are overwritten. Other files of weights there are refused, since readers
+            would take them for this checkpoint's.
         given: layers by name, all PyTorch tensors or all NumPy arrays. Their zero points are stored in one way; symmetric layers
             (qzeros None) get the zero points 8 written out, since readers expect them.
         shard_bytes: a shard is closed before it grows beyond that; a layer is never split. None: one file.
 
     Raises: ImportError without the package safetensors. ValueError for no layers, layers whose zero points are stored in
-        different ways, groups of different sizes, and shard_bytes below 1; nothing is written.
+        different ways, groups of different sizes, and shard_bytes below 1; FileExistsError for a folder with other weights. Nothing is
+        written then. OSError where the disk is full.
     """
     _safetensors()
     if not given:
@@ -186,12 +205,14 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
         "sym": all(t.qzeros is None for t in given.values()), "quant_method": "gptq",
         "checkpoint_format": next(name for name, stored in _FORMATS.items() if stored == kind),
     }  # fmt: skip
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    (target / _INDEX).unlink(missing_ok=True)
     names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
     if len(shards) == 1:
         names = ["model.safetensors"]
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {path.name for path in target.glob("model*.safetensors*")}
+    if others := sorted(weights - set(names) - ({_INDEX} if len(shards) > 1 else set())):
+        raise FileExistsError(f"fwht: {target} holds other weights ({', '.join(others)}); remove them, or name another folder")
     for name, shard in zip(names, shards, strict=True):
         _save_file(shard, target / name)
     if len(shards) > 1:
@@ -231,4 +252,7 @@ def _written(tensors: GptqTensors, kind: str) -> tuple:
 
 def _save_file(tensors: dict[str, Any], path: Path) -> None:
     kind = "torch" if _is_torch(next(iter(tensors.values()))) else "numpy"
-    importlib.import_module(f"safetensors.{kind}").save_file(tensors, path, metadata={"format": "pt"})
+    try:
+        importlib.import_module(f"safetensors.{kind}").save_file(tensors, path, metadata={"format": "pt"})
+    except _safetensors().SafetensorError as error:  # a full disk, for example, is no OSError there
+        raise OSError(f"fwht: {path} cannot be written: {error}") from error

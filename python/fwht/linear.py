@@ -207,7 +207,7 @@ def pack(
     memory = _TorchMemory() if of_torch else _NumpyMemory()
     tensors = _c.GptqWeights(
         ctypes.sizeof(_c.GptqWeights), q.address, None if z is None else z.address, s.address,
-        None if order_of is None else order_of.address, *(None if each is None else each.ctypes.data for each in data),
+        None if order_of is None else order_of.address, *(address for address, _ in data),
     )  # fmt: skip
     problem = _problem(1, k, n, group, zero_points, kind, rotation)
     order = None
@@ -241,27 +241,28 @@ def pack(
     return Packed(k, n, group, zero_points, kind, str(rotation), act_order, chosen, packed, order)
 
 
-def _operand(name: str, given: Any, count: int, dtype: str) -> Any:
-    """`count` entries of a rotation as host memory; None for none."""
+def _operand(name: str, given: Any, count: int, dtype: str) -> tuple[int | None, Any]:
+    """The address of `count` entries of a rotation in host memory, and what keeps them there; None for none."""
     if (given is None) != (count == 0):
         raise ValueError(f"fwht: the rotation needs {count} entries of {name}; {'none are' if given is None else 'they are'} given")
     if given is None:
-        return None
-    import numpy
-
+        return None, None
     if isinstance(given, operators.Signs):
-        return numpy.frombuffer(given.packed, numpy.uint8)
+        text = ctypes.c_char_p(given.packed)
+        return ctypes.cast(text, ctypes.c_void_p).value, text
+    kept: Any
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
-        found = str(given.dtype).removeprefix("torch.")
-        given = given.detach().cpu().contiguous()
-        kept = given.view(torch.int16).numpy() if given.dtype is torch.bfloat16 else given.numpy()  # which NumPy does not have
+        kept = given.detach().cpu().contiguous()
+        found, size, address = str(kept.dtype).removeprefix("torch."), kept.numel(), kept.data_ptr()
     else:
+        import numpy
+
         kept = numpy.ascontiguousarray(given)
-        found = array.dtype_name(kept)
-    if found != dtype or kept.size != count:
-        raise ValueError(f"fwht: {name} has {kept.size} entries of {found}; the rotation needs {count} of {dtype}")
-    return kept
+        found, size, address = array.dtype_name(kept), kept.size, kept.ctypes.data
+    if found != dtype or size != count:
+        raise ValueError(f"fwht: {name} has {size} entries of {found}; the rotation needs {count} of {dtype}")
+    return address, kept
 
 
 class _TorchMemory:

@@ -3,6 +3,9 @@ device. One-hot inputs give every weight, rounded once; sums of small integers a
 
 import ctypes
 import json
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -422,6 +425,66 @@ def test_the_order_of_the_groups_in_files(tmp_path):
     assert json.loads((tmp_path / "quantize_config.json").read_text())["desc_act"] is False
 
 
+def test_files_of_another_checkpoint_do_not_stay_beside(tmp_path):
+    pytest.importorskip("safetensors")
+    made, _ = layer()
+    one = linear.GptqTensors(*(made if torch is None else tensors(made)))
+    ways = {"whole": ({"a": one}, {}), "two": ({"a": one, "b": one}, {"shard_bytes": 1}), "three": (dict.fromkeys("abc", one), {"shard_bytes": 1})}
+    for first in ways.values():
+        for second in ways.values():
+            folder = tmp_path / f"{len(first[0])}{len(second[0])}"
+            linear.save(folder, first[0], **first[1])
+            before = {path.name: path.read_bytes() for path in folder.iterdir()}
+            if first is second:
+                linear.save(folder, second[0], **second[1])
+            else:
+                with pytest.raises(FileExistsError, match="fwht: .* holds other weights .model.*; remove them, or name another folder"):
+                    linear.save(folder, second[0], **second[1])
+            assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_disk_that_is_full(tmp_path, monkeypatch):
+    safetensors = pytest.importorskip("safetensors")
+
+    def fails(*_, **__):
+        raise safetensors.SafetensorError("No space left on device")
+
+    made, _ = layer()
+    monkeypatch.setattr(pytest.importorskip("safetensors.numpy" if torch is None else "safetensors.torch"), "save_file", fails)
+    with pytest.raises(OSError, match=r"fwht: .*model.safetensors cannot be written: No space left"):
+        linear.save(tmp_path, {"a": linear.GptqTensors(*(made if torch is None else tensors(made)))})
+
+
+@needs_torch
+def test_a_bias_that_numpy_has_no_dtype_for(tmp_path):
+    pytest.importorskip("safetensors")
+    given = tensors(layer()[0])
+    linear.save(tmp_path, {"a": linear.GptqTensors(*given, torch.ones(24).bfloat16())})
+    code = (
+        "import sys, fwht\n"
+        "try: fwht.linear.load(sys.argv[1], 'a')\n"
+        "except TypeError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True).stdout
+    assert re.match("fwht: NumPy has no dtype for a.bias of .*model.safetensors: .*bfloat16.*; import torch first", said), said
+
+
+@needs_torch
+def test_rotations_of_tensors_without_numpy():
+    code = (
+        "import sys\n"
+        "sys.modules['numpy'] = None\n"
+        "import torch, fwht\n"
+        "q, s = torch.zeros(8, 64, dtype=torch.int32), torch.ones(1, 64, dtype=torch.float16)\n"
+        "signs = fwht.operators.random_signs(64, 1)\n"
+        "both = [fwht.linear.pack(q, None, s, rotation='64', signs=each) for each in (signs, signs.on(q))]\n"
+        "assert both[0].weights.equal(both[1].weights)\n"
+        "dense = torch.tensor([1.0, 1, 1, -1], dtype=torch.bfloat16)\n"
+        "fwht.linear.pack(q, None, s, rotation='d2x32', dense=dense, dtype='bfloat16')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_files_that_cannot_be_used(tmp_path, monkeypatch):
     pytest.importorskip("safetensors")
     made, _ = layer()
@@ -445,7 +508,7 @@ def test_files_that_cannot_be_used(tmp_path, monkeypatch):
     assert equal(linear.load(folder, "b").qweight, tensors_of.qweight)
     refused(FileNotFoundError, "model-00001-of-00002.safetensors, which", linear.load, folder, "a")
     for text, words in (
-        ('{"bits": 3}', "bits=3; 4 are supported"), ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
+        ('{"bits": 3}', "bits=3; 4 are supported"), ('{"bits": "4"}', "bits='4'; 4 are supported, as a number"), ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
         ('{"quant_method": "awq"}', "quant_method='awq'; 'gptq' is supported"), ("[]", "holds no JSON object"), ("{", "is no JSON"),
     ):  # fmt: skip
         (folder / "quantize_config.json").write_text(text)
@@ -453,13 +516,20 @@ def test_files_that_cannot_be_used(tmp_path, monkeypatch):
     (folder / "quantize_config.json").unlink()
     (folder / "config.json").write_text('{"quantization_config": {"bits": 4, "checkpoint_format": "gptq_v2"}}')
     assert linear.load(folder, "b").zero_points == "v2"
+    (folder / "config.json").write_text('{"quantization_config": "x"}')
+    refused(ValueError, "config.json is 'x'; it must be a JSON object", linear.load, folder, "b")
     (folder / "config.json").write_text('{"quantization_config": null}')
     assert linear.load(folder, "b").zero_points == "v1"
     (folder / "model.safetensors.index.json").write_text("{}")
     refused(ValueError, "has no weight_map", linear.layers, folder)
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a.qweight": 3}}')
     refused(ValueError, "has 3 for a.qweight; it must be the name of a file", linear.layers, folder)
-    monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"b.qweight": "model-00002-of-00002.safetensors"}}')
+    for damage in (b"", b"x" * 100, (folder / "model-00002-of-00002.safetensors").read_bytes()[:-8]):
+        (folder / "model-00002-of-00002.safetensors").write_bytes(damage)
+        refused(ValueError, "model-00002-of-00002.safetensors cannot be read: ", linear.load, folder, "b")
+        refused(ValueError, "model-00002-of-00002.safetensors cannot be read: ", linear.layers, folder / "model-00002-of-00002.safetensors")
+    monkeypatch.setitem(sys.modules, "safetensors", None)
     for call, *args in ((linear.layers, folder), (linear.save, folder, {"a": tensors_of})):
         refused(ImportError, "need the package safetensors", call, *args)
 
