@@ -311,6 +311,7 @@ def supports(
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
 
     Example:
+        >>> import fwht
         >>> fwht.supports(12, "float16", device="cpu").why_not
         'n=12 must be a power of two between 2 and 1073741824'
     """

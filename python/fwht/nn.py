@@ -59,7 +59,7 @@ class Fp8Linear(_KeepsTypes):
     that has no operator, TypeError for tokens of another dtype and for what is no tensor of floating point.
 
     Its state_dict has the operator's text as `_extra_state`: `load_state_dict` raises ValueError where the module rotates otherwise, by
-    another operator or with signs on one side alone, and loads nothing.
+    another operator or with signs on one side alone, and loads nothing of this module; of a larger one the modules before it are loaded.
     Of state_dicts from before, which lack it, strict loading says so; with strict=False they are loaded as they are.
     """
 

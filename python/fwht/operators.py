@@ -169,7 +169,7 @@ def transform(
     Example:
         >>> import numpy, fwht
         >>> fwht.operators.transform(numpy.ones((1, 12), "float32"), scale=1.0)[0, :3]
-        array([12.,  0.,  0.], dtype=float32)
+        array([10., -2.,  2.], dtype=float32)
 
     Source: docs/operators.md.
     """

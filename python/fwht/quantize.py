@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import math
 from typing import Any, Callable, NamedTuple
 
 from . import _c, _tensors, array, operators
@@ -147,8 +148,9 @@ def hadamard_quantize(
         variant: a name of `fwht.variants()`.
         prologue: what rows are put through first, with the bits of a kernel of its own in front: `RmsNorm`, `Rope`; signs come
             after it. On a GPU for the formats e4m3 and mxfp4. Positions on the host are checked, those on a device are not.
-        out: (codes, scales) to write, as an earlier call returned them: shape, dtype, device and strides count, and they share no
-            memory with x or each other, which is not looked at inside `torch.compile`. Scales are None where the encoding has none.
+        out: (codes, scales) to write, as an earlier call returned them: shape, dtype, device and strides count, scales of tensors
+            begin at a multiple of 16 bytes, and they share no memory with x or each other, which is not looked at inside
+            `torch.compile`. Scales are None where the encoding has none.
 
     Returns: `Encoded(codes, scales)`; with out what that holds.
         codes: 8 bits: x's shape, torch.float8_e4m3fn or torch.int8. 4 bits: (..., n/2), torch.uint8, the even element in the low
@@ -272,7 +274,8 @@ def asked_of(prologue: RmsNorm | Rope | None) -> tuple[str | None, Any, float, A
     if prologue is None:
         return NO_PROLOGUE
     if isinstance(prologue, RmsNorm):
-        if (epsilon := _c.checked_scale(prologue.epsilon, "epsilon")) is None:
+        epsilon = prologue.epsilon if _is_traced() else _c.checked_scale(prologue.epsilon, "epsilon")
+        if epsilon is None:
             raise TypeError("fwht: epsilon=None must be a number")
         return "rms", prologue.weight, epsilon, None, None
     if not isinstance(prologue, Rope):
@@ -352,7 +355,7 @@ def _by_elements(layout: Layout, encoding: str, n: int) -> str:
 
 def _number(tensor_scale: Any, x: Any) -> Any:
     """Of a tensor without dimensions on the CPU; one on x's device stays there. What else is no number, is refused."""
-    if tensor_scale is None or type(tensor_scale) is float:
+    if tensor_scale is None or type(tensor_scale) is float or (type(tensor_scale) is int and _is_traced()):
         return tensor_scale
     device = getattr(tensor_scale, "device", "cpu")
     if getattr(tensor_scale, "shape", None) == () and str(device) == "cpu":
@@ -366,7 +369,12 @@ def _number(tensor_scale: Any, x: Any) -> Any:
 
 def _in_memory(tensor_scale: Any) -> bool:
     """Whether it is a tensor of PyTorch, whose number kernels read."""
-    return hasattr(tensor_scale, "data_ptr")
+    return _tensors.face_of(tensor_scale) is not None
+
+
+def _is_traced() -> bool:
+    """Whether numbers may be symbols of torch.compile, which are checked where the operator is faked."""
+    return _tensors.face is not None and _tensors.face.is_dynamo_compiling()
 
 
 def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
@@ -377,7 +385,8 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
         raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number or a tensor")
     if tensor_scale is not None:
         in_memory = _in_memory(tensor_scale)
-        if not in_memory:
+        is_number = not in_memory and not _is_traced()
+        if is_number:
             _c.checked_scale(tensor_scale, "tensor_scale")
         if not layout.needs_tensor_scale:
             raise ValueError(f"fwht: tensor_scale{'' if in_memory else f'={tensor_scale}'} is given, but encoding {encoding} has none")
@@ -387,7 +396,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
                     f"fwht: tensor_scale must be one element of float32; it has shape {tuple(tensor_scale.shape)} and dtype "
                     f"{tensor_scale.dtype}"
                 )
-        elif not float(tensor_scale) > 0:
+        elif is_number and not float(tensor_scale) > 0:
             raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive")
     return layout
 
@@ -529,7 +538,7 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
         return result
     rows, columns = (layout.rows(elements), layout.columns) if layout.columns else (1, 1)
     # In memory in any case: PyTorch multiplies by the reciprocal of a number instead of dividing, on CUDA.
-    given = tensor_scale if _in_memory(tensor_scale) else torch.full((), tensor_scale or 1.0, dtype=torch.float32, device=codes.device)
+    given = tensor_scale if _in_memory(tensor_scale) else torch.full((), 1.0 if tensor_scale is None else tensor_scale, dtype=torch.float32, device=codes.device)
     factors = _scale_matrix(scales, layout, rows, columns) if layout.columns else given
     divided = layout.element == "e2m1" and layout.needs_tensor_scale
     groups = rows * columns
@@ -576,8 +585,8 @@ def round_trip(
     """What x becomes by quantization: `quantize` and `dequantize`, in x's shape and dtype. Needs a PyTorch tensor.
 
     With rotate=True the codes are those of the orthonormal transform of x, and so is the result. tensor_scale: for "nvfp4"
-    None takes 448 * 6 / the largest element, on x's device (on the CPU by reading it, which breaks a compiled graph). Others, and
-    errors: as `hadamard_quantize`.
+    None takes 448 * 6 / the largest element, on x's device (on the CPU by reading it, which breaks a compiled graph; ValueError where it
+    is not finite). Others, and errors: as `hadamard_quantize`.
     """
     import torch
 
@@ -593,7 +602,10 @@ def round_trip(
         if not x.numel():
             tensor_scale = 1.0
         elif x.is_cpu:
-            tensor_scale = 448 * 6 / max(float(y.abs().amax()), _LEAST)
+            largest = float(y.abs().amax())
+            if not math.isfinite(largest):
+                raise ValueError(f"fwht: the largest element is {largest}, of which {encoding} has no factor; pass tensor_scale, or x that is finite")
+            tensor_scale = 448 * 6 / max(largest, _LEAST)
         else:
             tensor_scale = 448 * 6 / y.abs().amax().float().clamp_(min=_LEAST)
     if rotate:

@@ -32,6 +32,7 @@ __all__ = [
     "described",
     "forget",
     "functional",
+    "is_dynamo_compiling",
     "kept_beside",
     "linear_by",
     "mark_written",
@@ -48,3 +49,4 @@ __all__ = [
     "view_of",
 ]
 version = torch.__version__
+is_dynamo_compiling = torch.compiler.is_dynamo_compiling

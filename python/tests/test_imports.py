@@ -3,6 +3,7 @@ and all have one default scale."""
 
 import ast
 import ctypes.util
+import doctest
 import importlib
 import inspect
 import os
@@ -44,6 +45,12 @@ def test_no_import_inside_a_function():
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 assert not sisters(module, function), f"{module}.{function.name}"
+
+
+@pytest.mark.parametrize("module", [module for module, path in FILES.items() if "\n    Example:\n" in path.read_text()])
+def test_examples_of_docstrings(module):
+    results = doctest.testmod(importlib.import_module(module))
+    assert results.attempted >= 2 and results.failed == 0
 
 
 def test_no_circle():

@@ -75,14 +75,6 @@ def test_the_library_answers_without_torch_and_numpy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_docstring_example():
-    import doctest
-
-    assert doctest.run_docstring_examples(fwht.hadamard_transform, {}) is None
-    results = doctest.testmod(fwht)
-    assert results.attempted >= 2 and results.failed == 0
-
-
 def test_axes_write_to_any_out():
     """To x itself, to rows that do not lie side by side, and where x lies in part."""
     x = numbers((8, 16), "float32", 3)

@@ -272,12 +272,36 @@ def test_what_is_not_read_as_another_encoding():
 def test_round_trips_in_one_graph(encoding):
     """Of any number of rows and of any length."""
     torch.compiler.reset()
+    fwht.hadamard_transform(torch.ones(2))  # loads what a graph cannot import
     for rotate in (False, True):
         f = lambda x: quantize.round_trip(x, encoding, rotate=rotate)
         compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
         for shape in ((4, 64), (8, 64), (4, 128)):
             x = torch.randn(shape)
             assert torch.equal(compiled(x), f(x))
+
+
+@needs_torch
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_numbers_that_change_in_one_graph(dynamic):
+    """They become symbols of the graph, which nothing is asked that a float alone answers."""
+    fwht.hadamard_transform(torch.ones(2))  # loads what a graph cannot import
+    x, weight = torch.randn(4, 64), torch.randn(64)
+    static = torch.empty(4, 64, dtype=torch.float8_e4m3fn)
+    calls = (
+        lambda z: fwht.hadamard_quantize(x, "nvfp4", tensor_scale=z).codes, lambda z: quantize.quantize(x, "nvfp4", tensor_scale=z).codes,
+        lambda z: quantize.round_trip(x, "nvfp4", tensor_scale=z),
+        lambda z: fwht.hadamard_quantize(x, "e4m3:tensor,vllm_static", tensor_scale=z, out=(static, None)).codes.float(),
+        lambda z: fwht.hadamard_quantize(x, "int8:row", prologue=quantize.RmsNorm(weight, z)).codes,
+        lambda z: fwht.hadamard_quantize(x * z, "int8:row", prologue=quantize.RmsNorm(weight)).codes,
+    )  # fmt: skip
+    for f in calls:
+        torch.compiler.reset()
+        compiled = torch.compile(f, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+        for number in (2.0, 3.0, 0.5, 3):
+            assert torch.equal(compiled(number).clone(), f(number))
+    with pytest.raises(Exception, match="tensor_scale=-1.0 must be positive"):
+        torch.compile(calls[0], fullgraph=True, dynamic=dynamic, backend="aot_eager")(-1.0)
 
 
 @needs_torch
@@ -371,6 +395,17 @@ def test_a_scale_that_is_made_of_the_largest_element_is_finite(device, largest):
     x = torch.full((2, 64), largest, device=device)
     y = quantize.round_trip(x, "nvfp4")
     assert torch.isfinite(y).all() and (y.abs() <= 1.25 * x).all() and (largest < 2.0**-110 or torch.allclose(y, x, rtol=0.25))
+
+
+@needs_torch
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_a_scale_is_not_made_of_what_is_not_finite(value):
+    x = torch.ones(2, 64)
+    x[1, 2] = float(value)
+    for rotate in (False, True):
+        with pytest.raises(ValueError, match="fwht: the largest element is (inf|nan), of which nvfp4 has no factor; pass tensor_scale, or x"):
+            quantize.round_trip(x, "nvfp4", rotate=rotate)
+    assert quantize.round_trip(x, "nvfp4", tensor_scale=1.0)[0].isfinite().all()
 
 
 @devices

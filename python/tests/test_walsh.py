@@ -665,13 +665,6 @@ def test_a_sketch_is_copied_by_what_it_was_made_of():
         assert repr(other) == repr(sketch) == f"fwht.walsh.Sketch(7, 3, seed={2**63})" and np.array_equal(other(x), sketch(x))
 
 
-def test_the_docstring_examples():
-    import doctest
-
-    results = doctest.testmod(walsh)
-    assert results.attempted >= 4 and results.failed == 0
-
-
 @kinds
 def test_every_kind_of_array(kind):
     """What the tests above ask on the host, once where each array lives; its length suits a device."""
