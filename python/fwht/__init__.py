@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import Any, SupportsFloat
 
 from . import _arrange, _c, _tensors, array, linear, operators, quantize, walsh
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
@@ -57,8 +57,8 @@ _tensors.load = _load_torch
 
 
 def hadamard_transform(
-    x: Any, scale: float | None = None, *, out: Any = None, inplace: bool = False, variant: str | None = None,
-    ordering: str = "natural", input_ordering: str = "natural", axis: int | tuple[int, ...] = -1,
+    x: Any, scale: SupportsFloat | None = None, *, out: Any = None, inplace: bool = False, variant: str | None = None,
+    ordering: str = "natural", input_ordering: str = "natural", axis: int | tuple[int, ...] | list[int] = -1,
 ) -> Any:  # fmt: skip
     """Multiplies the rows of `x` by the Hadamard matrix: y[..., :] = scale * H_n x[..., :].
 
@@ -136,7 +136,7 @@ def _arranged(
 
 
 def hadamard_transform_(
-    x: Any, scale: float | None = None, *, variant: str | None = None, axis: int | tuple[int, ...] = -1
+    x: Any, scale: SupportsFloat | None = None, *, variant: str | None = None, axis: int | tuple[int, ...] | list[int] = -1
 ) -> Any:
     """`hadamard_transform(x, scale, inplace=True, variant=variant, axis=axis)`: the result replaces x, which is returned."""
     if type(axis) is not int or axis != -1:

@@ -9,7 +9,7 @@ import operator
 import os
 import sys
 import threading
-from typing import Any, NoReturn, Sequence
+from typing import Any, NoReturn, Sequence, SupportsFloat
 
 HOST = -1
 DEVICE_OF_POINTER = -2
@@ -342,7 +342,7 @@ def make_problem(
     shape: Sequence[int],
     dtype: int | None,
     dtype_name: str,
-    scale: float | None,
+    scale: SupportsFloat | None,
     *,
     in_place: bool,
     device: int,

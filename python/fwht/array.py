@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence, SupportsFloat
 
 from . import _c, _tensors
 
@@ -153,7 +153,7 @@ def require_apart(shape: Sequence[int], strides: Sequence[int], name: str) -> No
         reach += stride * (size - 1)
 
 
-def run(x: View, out: View, scale: float | None, variant: str | None, copy: Callable[[], Any]) -> None:
+def run(x: View, out: View, scale: SupportsFloat | None, variant: str | None, copy: Callable[[], Any]) -> None:
     """scale * H x into out, which may be the same memory; `copy` copies x into out."""
     name = _c.encoded(variant)
     if not out.writable:
@@ -195,7 +195,7 @@ def run(x: View, out: View, scale: float | None, variant: str | None, copy: Call
         _c.fail(status, out.device)
 
 
-def transform(x: Any, scale: float | None, out: Any, inplace: bool, variant: str | None) -> Any:
+def transform(x: Any, scale: SupportsFloat | None, out: Any, inplace: bool, variant: str | None) -> Any:
     if out is not None and inplace:
         raise ValueError("fwht: out and inplace=True exclude each other")
     view = view_of(x)
@@ -248,7 +248,7 @@ def _describe(view: View | None, x: Any) -> str:
     return f"shape {view.shape}, {view.dtype_name}, {'host' if view.device == _c.HOST else 'CUDA'} memory"
 
 
-def _by_dlpack(x: Any, scale: float | None, out: Any, inplace: bool, variant: str | None) -> Any:
+def _by_dlpack(x: Any, scale: SupportsFloat | None, out: Any, inplace: bool, variant: str | None) -> Any:
     """Arrays that cannot be written: the result is a new one, handed back to the library that x came from."""
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__array_namespace__"):
         hint = ""

@@ -17,7 +17,7 @@ import ctypes
 import functools
 import json
 import sys
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, SupportsFloat
 
 from . import _c, _tensors, array
 
@@ -137,7 +137,7 @@ def random_signs(n: int, seed: int) -> Signs:
 
 
 def transform(
-    x: Any, operator: str | None = None, scale: float | None = None, *, signs: Any = None, dense: Any = None,
+    x: Any, operator: str | None = None, scale: SupportsFloat | None = None, *, signs: Any = None, dense: Any = None,
     transpose: bool = False, out: Any = None, inplace: bool = False, variant: str | None = None,
 ) -> Any:  # fmt: skip
     """Multiplies the rows of `x` by an operator: y[..., :] = scale * Op x[..., :].
@@ -221,7 +221,7 @@ def operand_sizes(operator: str) -> tuple[int, int]:
 
 
 def run(
-    x: array.View, out: array.View, operator: str, signs: Any, dense: Any, scale: float | None, variant: str | None,
+    x: array.View, out: array.View, operator: str, signs: Any, dense: Any, scale: SupportsFloat | None, variant: str | None,
     copy: Callable[[], None],
 ) -> None:  # fmt: skip
     """scale * Op x into out, which may be the same memory; `copy` copies x into out. Checks before anything is written."""

@@ -17,7 +17,7 @@ import ctypes
 import functools
 import json
 import math
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, SupportsFloat
 
 from . import _c, _tensors, array, operators
 
@@ -129,9 +129,9 @@ def _layout_of(text: bytes, n: int) -> Layout:
 
 
 def hadamard_quantize(
-    x: Any, encoding: str = "e4m3:row", scale: float | None = None, *, operator: str | None = None, signs: Any = None,
+    x: Any, encoding: str = "e4m3:row", scale: SupportsFloat | None = None, *, operator: str | None = None, signs: Any = None,
     dense: Any = None, transpose: bool = False, tensor_scale: Any = None, variant: str | None = None,
-    prologue: RmsNorm | Rope | None = None, out: tuple[Any, Any] | None = None,
+    prologue: RmsNorm | Rope | None = None, out: tuple[Any, Any] | list[Any] | None = None,
 ) -> Encoded:  # fmt: skip
     """Codes and scales of scale * Op x[..., :], in one pass over x. The default scale is 1/sqrt(n): orthonormal.
 
@@ -238,7 +238,7 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
 
 
 def into_cache(
-    cache: Any, slots: Any, x: Any, encoding: str, scale: float | None = None, *, operator: str | None = None, signs: Any = None,
+    cache: Any, slots: Any, x: Any, encoding: str, scale: SupportsFloat | None = None, *, operator: str | None = None, signs: Any = None,
     dense: Any = None, transpose: bool = False, variant: str | None = None, prologue: RmsNorm | Rope | None = None,
 ) -> None:  # fmt: skip
     """Codes and scales of `hadamard_quantize`, each row at its place in the pages of a cache; the rest of the cache stays.
@@ -318,7 +318,7 @@ def _pages(layout: Layout, codes: array.View, slots: Any) -> str:
 
 
 def quantize(
-    x: Any, encoding: str, *, tensor_scale: Any = None, variant: str | None = None, out: tuple[Any, Any] | None = None
+    x: Any, encoding: str, *, tensor_scale: Any = None, variant: str | None = None, out: tuple[Any, Any] | list[Any] | None = None
 ) -> Encoded:
     """Codes and scales of x itself: the quantizer of `hadamard_quantize` without a transform.
 
@@ -440,7 +440,7 @@ def shaped(layout: Layout, shape: tuple[int, ...], flat: Any, strided: Callable[
 
 def run(
     x: array.View, codes: array.View, scales: int | None, scales_bytes: int, encoding: str, operator: str, signs: Any, dense: Any,
-    scale: float | None, tensor_scale: Any, transpose: bool, variant: str | None, prologue: tuple = NO_PROLOGUE,
+    scale: SupportsFloat | None, tensor_scale: Any, transpose: bool, variant: str | None, prologue: tuple = NO_PROLOGUE,
     slots: Any = None,
 ) -> None:  # fmt: skip
     """Codes and scales, or with `slots` rows of `codes`, which is a cache of pages then."""
@@ -538,7 +538,8 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
         return result
     rows, columns = (layout.rows(elements), layout.columns) if layout.columns else (1, 1)
     # In memory in any case: PyTorch multiplies by the reciprocal of a number instead of dividing, on CUDA.
-    given = tensor_scale if _in_memory(tensor_scale) else torch.full((), 1.0 if tensor_scale is None else tensor_scale, dtype=torch.float32, device=codes.device)
+    number: Any = 1.0 if tensor_scale is None else tensor_scale
+    given = number if _in_memory(number) else torch.full((), number, dtype=torch.float32, device=codes.device)
     factors = _scale_matrix(scales, layout, rows, columns) if layout.columns else given
     divided = layout.element == "e2m1" and layout.needs_tensor_scale
     groups = rows * columns

@@ -88,7 +88,7 @@ def test_a_rotated_model_is_not_the_same_in_a_format():
         (lambda: rotate.Rotation(frozenset({"r1"})), "names=.*'r1'.* must be a set of some of 'R1', 'R2', 'R3' and 'R4'"),
         (lambda: rotate.Rotation("R1"), "names='R1' must be a set"),
         (lambda: fwht.evaluate.rotate_model(model_of("llama"), rotate.Rotation(), seed=3), "seed=3 is given, but the Rotation has seed=0"),
-        (lambda: fwht.evaluate.save_rotated(model_of("llama"), "no/such", rotate.Rotation(), seed=0), "seed=0 is given"),
+        (lambda: fwht.evaluate.save_rotated(model_of("llama"), "/dev/null/new", rotate.Rotation(), seed=0), "seed=0 is given"),
         (lambda: rotate.rotate_model(turned(model_of("llama"), "R4"), "R1"), "has R4 or blocks online already"),
         (lambda: rotate.rotate_model(turned(model_of("llama"), "block32"), "R1"), "has R4 or blocks online already"),
         (lambda: schemes.named("kv5"), "no scheme 'kv5'"),

@@ -9,6 +9,7 @@ import inspect
 import os
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,21 @@ def test_no_import_inside_a_function():
 def test_examples_of_docstrings(module):
     results = doctest.testmod(importlib.import_module(module))
     assert results.attempted >= 2 and results.failed == 0
+
+
+def test_annotations_take_what_runs():
+    x = np.ones((4, 64), "float32")
+    codes = fwht.hadamard_quantize(x, "int8:row", np.float32(2))
+    for call, asked in (
+        (fwht.hadamard_transform, {"scale": np.float32(2), "axis": [0, 1]}), (fwht.hadamard_transform_, {"scale": np.float32(2), "axis": [0, 1]}),
+        (fwht.hadamard_quantize, {"encoding": "int8:row", "scale": np.float32(2), "out": list(codes)}),
+        (fwht.quantize.quantize, {"encoding": "int8:row", "out": list(codes)}), (fwht.operators.transform, {"scale": np.float32(2)}),
+    ):  # fmt: skip
+        call(x, **asked)
+        hints = typing.get_type_hints(call)
+        for name, value in asked.items():
+            taken = [typing.get_origin(each) or each for each in typing.get_args(hints[name]) or (hints[name],)]
+            assert isinstance(value, tuple(taken)), (call, name)
 
 
 def test_no_circle():

@@ -646,6 +646,16 @@ def test_compositions_in_transforms_of_functions(first):
 
 
 @needs_torch
+def test_the_table_of_a_sketch_is_made_on_the_host():
+    from fwht.torch import table_on
+
+    host = torch.device("cpu")
+    with torch.device("meta"):
+        table = table_on(host, 100, 16, 1, 128)
+    assert torch.equal(table, table_on(host, 100, 16, 1, 128)) and table.any()
+
+
+@needs_torch
 def test_a_convolution_takes_no_two_kinds_of_arrays():
     a, b = np.ones(8, "float32"), torch.ones(8)
     for given in ((a, b), (b, a)):
