@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from . import _c
 from . import hadamard_transform as _local_transform
+from ._torch.eager import is_differentiated
 
 FORMS = ("all_to_all", "block_diagonal")
 
@@ -79,7 +80,7 @@ def hadamard_transform(
     Not differentiable. Raises ValueError before anything is sent; every rank must call with the same shape, as
     torch.distributed demands.
     """
-    if x.requires_grad and torch.is_grad_enabled():
+    if is_differentiated(x):
         raise RuntimeError("fwht: the transform over ranks is not differentiable; call it under torch.no_grad()")
     ranks = dist.get_world_size(group)
     shard = x.shape[-1]

@@ -65,6 +65,8 @@ def one_rank(rank, ranks, port, n, folder, backend):
         over_ranks.hadamard_transform(torch.zeros(1, ranks + 1, device=device))
     with pytest.raises(RuntimeError, match="not differentiable"):
         over_ranks.hadamard_transform(torch.zeros(1, 8, device=device, requires_grad=True))
+    with pytest.raises(RuntimeError, match="not differentiable"):
+        torch.func.jvp(over_ranks.hadamard_transform, (torch.zeros(1, 8, device=device),), (torch.ones(1, 8, device=device),))
     torch.distributed.destroy_process_group()
 
 

@@ -202,6 +202,8 @@ def test_gradients():
         operators.transform(x, "12x2", out=torch.empty(2, 24))
     with pytest.raises(RuntimeError, match="dense factors are not differentiated"):
         operators.transform(x, "d3x8", dense=torch.eye(3).requires_grad_())
+    with pytest.raises(RuntimeError, match="dense factors are not differentiated"):  # forward mode would give zero
+        torch.func.jvp(lambda dense: operators.transform(x.detach(), "d3x8", dense=dense), (torch.eye(3),), (torch.ones(3, 3),))
 
 
 @devices

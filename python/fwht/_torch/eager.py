@@ -62,7 +62,7 @@ def mark_written(x: Any) -> None:
         _increment_version(x)
 
 
-def _is_differentiated(*tensors: Any) -> bool:
+def is_differentiated(*tensors: Any) -> bool:
     """Whether a gradient or a derivative of forward mode is asked of one of them."""
     given = [t for t in tensors if isinstance(t, Tensor)]
     if _is_grad_enabled() and any(t.requires_grad for t in given):
@@ -77,7 +77,7 @@ def _has_tangent(x: Tensor) -> bool:
 
 
 def check_not_differentiated(*tensors: Any) -> None:
-    if _is_differentiated(*tensors):
+    if is_differentiated(*tensors):
         raise RuntimeError(
             "fwht: Plan.execute does not support automatic differentiation, but one of the tensors requires grad or has a tangent; "
             "call hadamard_transform, or execute the plan under torch.no_grad()"
@@ -106,6 +106,12 @@ def _check_operands(signs: Any, dense: Any, weight: Any = None, cos_sin: Any = N
     for name, given in (("signs", signs), ("dense", dense), ("weight", weight), ("cos_sin", cos_sin), ("positions", positions)):
         if given is not None and not isinstance(given, Tensor):
             raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
+
+
+def _check_factors(signs: Any, dense: Any) -> None:
+    _check_operands(signs, dense)
+    if is_differentiated(dense):
+        raise RuntimeError("fwht: dense factors are not differentiated; pass dense.detach()")
 
 
 def _refuse_leaf(x: Tensor) -> None:
@@ -368,9 +374,7 @@ def _run_operator(
             result = _empty_like(x) if out is None else out
             calls.enqueue(entry, x, result, signs, dense)
             return result
-    _check_operands(signs, dense)
-    if dense is not None and dense.requires_grad and _is_grad_enabled():
-        raise RuntimeError("fwht: dense factors are not differentiated; pass dense.detach()")
+    _check_factors(signs, dense)
     _check(x, scale, variant, operator, signs, transpose)
     result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
     ops.transform_into(x, result, scale, variant, transpose, operator, signs, dense)
@@ -390,9 +394,7 @@ def transform_by_operator(
         if out is not None and not out.is_inference():
             _increment_version(out)
         return result
-    _check_operands(signs, dense)
-    if dense is not None and dense.requires_grad and _is_grad_enabled():
-        raise RuntimeError("fwht: dense factors are not differentiated; pass dense.detach()")
+    _check_factors(signs, dense)
     if out is None and eager:
         return _differentiable(x, scale, variant, transpose, operator, signs, dense)
     if not _is_compiling():  # else the operator's fake function does
@@ -411,7 +413,7 @@ def transform_by_operator(
 
 
 def _refuse_grad(*tensors: Any) -> None:
-    if _is_differentiated(*tensors):
+    if is_differentiated(*tensors):
         raise RuntimeError(
             "fwht: hadamard_quantize does not support automatic differentiation, but x or an operand requires grad or has a tangent"
         )
@@ -506,7 +508,7 @@ def linear_by(x: Tensor, packed: linear.Packed, weights: Any, order: Tensor | No
     linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
     if not isinstance(weights, Tensor) or x.device != weights.device:
         raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(weights, 'device', 'the host')}")
-    if _is_differentiated(x):
+    if is_differentiated(x):
         raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad or has a tangent")
     if order is not None:
         x = x.index_select(-1, order)
