@@ -104,8 +104,8 @@ def _zero_points(given: Any) -> str:
 def layers(path: Any) -> list[str]:
     """The names of the GPTQ layers in a file, in the shards of an index, or in a folder with either.
 
-    Raises ImportError without the package safetensors, FileNotFoundError, and ValueError for an index that is none and for a file that
-    is damaged.
+    Raises ImportError without the package safetensors, FileNotFoundError, and ValueError for an index that is none
+    and for a file that is damaged.
     """
     return [name.removesuffix(".qweight") for name in _places(path) if name.endswith(".qweight")]
 
@@ -165,15 +165,15 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
     """Writes layers to `folder`: model.safetensors, or shards and their index; and quantize_config.json.
 
     Args:
-        folder: made where it is missing; files of these names are overwritten. Other files of weights there are refused, since readers
-            would take them for this checkpoint's.
+        folder: made where it is missing; files of these names are overwritten. Other files of weights there are
+            refused, since readers would take them for this checkpoint's.
         given: layers by name, all PyTorch tensors or all NumPy arrays. Their zero points are stored in one way; symmetric layers
             (qzeros None) get the zero points 8 written out, since readers expect them.
         shard_bytes: a shard is closed before it grows beyond that; a layer is never split. None: one file.
 
     Raises: ImportError without the package safetensors. ValueError for no layers, layers whose zero points are stored in
-        different ways, groups of different sizes, and shard_bytes below 1; FileExistsError for a folder with other weights. Nothing is
-        written then. OSError where the disk is full.
+        different ways, groups of different sizes, and shard_bytes below 1; FileExistsError for a folder with other
+        weights. Nothing is written then. OSError where the disk is full.
     """
     _safetensors()
     if not given:

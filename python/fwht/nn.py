@@ -59,7 +59,8 @@ class Fp8Linear(_KeepsTypes):
     that has no operator, TypeError for tokens of another dtype and for what is no tensor of floating point.
 
     Its state_dict has the operator's text as `_extra_state`: `load_state_dict` raises ValueError where the module rotates otherwise, by
-    another operator or with signs on one side alone, and loads nothing of this module; of a larger one the modules before it are loaded.
+    another operator or with signs on one side alone, and loads nothing of this module; of a larger one the modules
+    before it are loaded.
     Of state_dicts from before, which lack it, strict loading says so; with strict=False they are loaded as they are.
     """
 
@@ -243,9 +244,9 @@ def rotate_linear(
         side: "in" or "out": which of in_features and out_features is n.
         operator, signs: as in `fwht.operators`; without them the operator for n, which any multiple of a known order has.
 
-    Returns: `linear`. Raises TypeError for another layer, whose weight may lie otherwise, and for a weight or bias that is computed
-    anew for each call, as by `torch.nn.utils.parametrizations` and `prune`; ValueError for another side, and for a length that has no
-    operator. Nothing is changed then.
+    Returns: `linear`. Raises TypeError for another layer, whose weight may lie otherwise, and for a weight or bias that
+    is computed anew for each call, as by `torch.nn.utils.parametrizations` and `prune`; ValueError for another side,
+    and for a length that has no operator. Nothing is changed then.
 
     Source: QuaRot (Ashkboos et al. 2024), section 4, and SpinQuant (Liu et al. 2024): rotations that leave the
     network's function as it is.

@@ -586,8 +586,8 @@ def round_trip(
     """What x becomes by quantization: `quantize` and `dequantize`, in x's shape and dtype. Needs a PyTorch tensor.
 
     With rotate=True the codes are those of the orthonormal transform of x, and so is the result. tensor_scale: for "nvfp4"
-    None takes 448 * 6 / the largest element, on x's device (on the CPU by reading it, which breaks a compiled graph; ValueError where it
-    is not finite). Others, and errors: as `hadamard_quantize`.
+    None takes 448 * 6 / the largest element, on x's device (on the CPU by reading it, which breaks a compiled graph;
+    ValueError where it is not finite). Others, and errors: as `hadamard_quantize`.
     """
     import torch
 

@@ -508,7 +508,8 @@ def test_files_that_cannot_be_used(tmp_path, monkeypatch):
     assert equal(linear.load(folder, "b").qweight, tensors_of.qweight)
     refused(FileNotFoundError, "model-00001-of-00002.safetensors, which", linear.load, folder, "a")
     for text, words in (
-        ('{"bits": 3}', "bits=3; 4 are supported"), ('{"bits": "4"}', "bits='4'; 4 are supported, as a number"), ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
+        ('{"bits": 3}', "bits=3; 4 are supported"), ('{"bits": "4"}', "bits='4'; 4 are supported, as a number"),
+        ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
         ('{"quant_method": "awq"}', "quant_method='awq'; 'gptq' is supported"), ("[]", "holds no JSON object"), ("{", "is no JSON"),
     ):  # fmt: skip
         (folder / "quantize_config.json").write_text(text)

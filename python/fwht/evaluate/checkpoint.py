@@ -78,8 +78,8 @@ def load_rotated(folder: str | Path, **options: Any) -> Any:
 
     Args:
         folder: of a checkpoint on this machine. Others than those of `save_rotated` are loaded as they are.
-        options: those of `transformers.AutoModelForCausalLM.from_pretrained`, such as dtype. config= is not taken for a folder with R4,
-            whose own says how it was rotated.
+        options: those of `transformers.AutoModelForCausalLM.from_pretrained`, such as dtype. config= is not taken for
+            a folder with R4, whose own says how it was rotated.
 
     A model with R4 cannot be saved again by `save_pretrained`, which would leave out the online part: NotImplementedError.
 

@@ -84,9 +84,9 @@ def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int |
 
     Returns: model, which computes the same function with R1 and R2, up to one rounding of every weight.
 
-    Raises TypeError for what is no causal language model of transformers and no rotation; ValueError for another family, a layer without
-    an operator of its length, a seed beside that of a `Rotation`, and a model that has R4 or blocks online already. Nothing is changed
-    then.
+    Raises TypeError for what is no causal language model of transformers, or no rotation; ValueError for another
+    family, a layer without an operator of its length, a seed beside that of a `Rotation`, and a model that has R4 or
+    blocks online already. Nothing is changed then.
 
     Source: QuaRot (Ashkboos et al. 2024), SpinQuant (Liu et al. 2024).
     """
