@@ -12,6 +12,7 @@ import pandas as pd
 import typer
 
 from .load import DTYPES, ROOT, Device, Folder, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
+from .testbed.commands import STUDIES
 
 if TYPE_CHECKING:
     from .models import Evaluation
@@ -309,7 +310,6 @@ def name_sources(
     return 0
 
 
-STUDIES = ("occupancy", "coalescing", "stalls", "roofline", "static", "all")
 Passed = list[str] | None
 
 

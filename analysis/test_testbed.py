@@ -60,7 +60,7 @@ def run_script(testbed: Path, *arguments: str, path: Path | str) -> tuple[int, s
 @pytest.mark.parametrize("command", commands.COMMANDS)
 def test_explains_every_command(bare: Answer, command: str) -> None:
     assert f"\n  {command} " in bare("help")[1]
-    for arguments in ((command, "--help"), (command, "-h"), ("help", command)):
+    for arguments in ((command, "--help"), (command, "-h"), ("help", command), (command, "--grid", "smoke", "--help")):
         code, text = bare(*arguments)
         assert code == 0 and text.startswith(f"Usage: ./testbed {command}")
 
@@ -113,6 +113,15 @@ def test_asks_once_for_all_packages(bin_folder: Path, tmp_path: Path, has_venv: 
         ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .* i32 i64"),
         ("sweep --mode warm", "unknown mode 'warm'; known: replay replay_pdl alternating cold host"),
         ("sweep --placement=sideways", "unknown placement 'sideways'; known: in out"),
+        *((f"{command} --resume {ROOT}/analysis", f"--resume {ROOT}/analysis: no results folder, as it has no context.json.")
+          for command in ("sweep", "tune", "profile")),
+        (f"sweep --dry-run --output={ROOT}/analysis", f"{ROOT}/analysis is there already; --resume continues a results folder"),
+        (f"profile --output {ROOT}/analysis", f"{ROOT}/analysis is there already; --resume continues a results folder"),
+        (f"tune --output {TESTBED}/below/x.csv", f"--output {TESTBED}/below: {TESTBED} is a file, not a folder."),
+        ("profile --study static --study nope", "unknown study 'nope'; known: occupancy coalescing stalls roofline static all"),
+        ("sweep --n 16..64,x", "--n: 'x' is no positive number; write 4096 or 2\\^12"),
+        *((f"{command} --rows 0", "--rows: '0' is no positive number; write 4096 or 2\\^12") for command in ("sweep", "profile")),
+        ("sweep --elements=2^", "--elements: '2\\^' is no positive number; .*"),
         ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci nightly host sanitize thread"),
         *([] if Path("/usr/local/cuda/bin/ncu").exists() else [("profile --variant naive", "ncu was not found on PATH .*")]),
         *([] if Path("/usr/local/cuda/bin/compute-sanitizer").exists() else [("sanitize", "compute-sanitizer was not found on PATH .*")]),
@@ -126,12 +135,12 @@ def test_refuses_in_one_sentence(bare: Answer, line: str, why: str) -> None:
 
 
 def test_says_what_the_machine_lacks(bare: Answer) -> None:
-    for line in ("run", "test", "sweep", "sweep --n 16..64 --dtype=bf16 --mode cold --placement out --variant cpu --benchmark_filter=x --dry-run"):
+    for line in ("run", "test", "sweep", "sweep --n 16..2^6,1 --dtype=bf16 --mode cold --placement out --variant cpu --benchmark_filter=x --dry-run"):
         code, text = bare(*line.split())
         assert code == 1 and re.search("missing: .*cmake.* There is no apt-get here", text)
     assert bare("check", "clang-format") == (2, "testbed: clang-format: not run, git is missing\n")
     code, text = bare("sweep", "--", "--help")
-    assert code == 0 and text.startswith("Usage")
+    assert code == 0 and "Usage: " in text  # of the command, or of a program that is there
 
 
 def test_says_what_it_costs_and_leaves_out(bare: Answer) -> None:
@@ -247,6 +256,24 @@ exit 1
     programs = [Path(name).name for name in commands.SANITIZED]
     listed = commands.to_sanitize(tmp_path)
     assert [work.program.name for work in listed] == programs * len(commands.SANITIZERS) and listed[0].tool == "racecheck"
+
+
+def test_tuning_knows_the_folder_that_it_measures_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """With a filter the program's standard output is a report; ctest names the program. A refused selection leaves nothing to go on with."""
+    program = os.environ.get("FWHT_SWEEP_PROGRAM", "")
+    if not program:
+        pytest.skip("FWHT_SWEEP_PROGRAM names no fwht_sweep; ctest sets it")
+    monkeypatch.setattr(commands, "ROOT", tmp_path)
+    cpu = ("--variant", "cpu", "--problem", "f16/n64/r9")
+    results = commands.measured_to_tune(Path(program), None, *cpu)
+    assert results.parent == tmp_path / "results" and (results / "results.csv").read_text().count("\n") == 2
+    assert commands.measured_to_tune(Path(program), str(results), *cpu) == results
+    out, err = capfd.readouterr()
+    assert out == "" and "cpu/f16/n64/r9/host" in err
+    monkeypatch.setattr(commands, "ROOT", tmp_path / "results")  # where nothing was measured yet
+    with pytest.raises(SystemExit):
+        commands.measured_to_tune(Path(program), None, "--variant", "nope")
+    assert capfd.readouterr().err.endswith("testbed: the measurement failed; its message is above.\n")
 
 
 def test_finds_the_row_nearest_to_its_limit(tmp_path: Path) -> None:

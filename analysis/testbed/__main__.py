@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
         name, rest = rest[0], ["--help"]
     if name not in COMMANDS:
         refuse(f"unknown command '{name}'; ./testbed help lists the commands.")
-    if rest[:1] in (["-h"], ["--help"]):
+    if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         print(usage(COMMANDS[name]))
         return 0
     return COMMANDS[name](rest)

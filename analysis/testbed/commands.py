@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -77,7 +78,8 @@ def parse(command: str, arguments: list[str], *, one: Iterable[str] = (), many: 
     for name in ("--output", "--resume"):  # programs run in the root of the repository
         if getattr(found, name[2:], None):
             setattr(found, name[2:], os.path.abspath(getattr(found, name[2:])))
-    check_selection(command, [word for name in ("variant", "grid", "dtype") for text in listed(found, name) for word in (f"--{name}", text)])
+    selecting = ("variant", "grid", "dtype", "n", "rows", "resume")
+    check_selection(command, [word for name in selecting for text in listed(found, name) for word in (f"--{name}", text)])
     if grids := [os.path.abspath(grid) if Path(grid).is_file() else grid for grid in listed(found, "grid")]:
         found.grid = grids if isinstance(found.grid, list) else grids[0]
     return found
@@ -106,6 +108,21 @@ def check_output(path: str | None, *, new: bool = False) -> None:
         refuse(f"{path} is there already; --resume continues a results folder")
 
 
+def check_resume(path: str) -> None:
+    """A results folder is there to go on with."""
+    if not (Path(path) / "context.json").is_file():
+        refuse(f"--resume {path}: no results folder, as it has no context.json.")
+
+
+def check_counts(option: str, text: str) -> None:
+    """Numbers as fwht_sweep reads them: 4096, 2^12, 16..256, with commas between."""
+    for item in text.split(","):
+        for count in item.split(".."):
+            if not re.fullmatch(r"2\^\d+|0*[1-9]\d*", count.strip()):
+                refuse(f"{option}: '{count.strip()}' is no positive number; write 4096 or 2^12")
+
+
+@cache
 def names_of(kind: str) -> list[str]:
     """Those that fwht_sweep takes, as a test holds experiments/names.txt to `fwht_sweep --list-names`."""
     lines = (ROOT / "experiments" / "names.txt").read_text().splitlines()
@@ -113,7 +130,7 @@ def names_of(kind: str) -> list[str]:
 
 
 def check_selection(command: str, arguments: list[str]) -> None:
-    """Arguments of fwht_sweep: its options, and those values that are names."""
+    """Arguments of fwht_sweep: its options, and those values that are names, numbers or folders."""
     known = {"--variant": names_of("variant"), "--mode": names_of("mode"), "--placement": names_of("placement"),
              "--dtype": ["f16", "fp16", "bf16", "f32", "fp32", "f64", "fp64", "i32", "i64"]}  # fmt: skip
     option = ""
@@ -129,6 +146,12 @@ def check_selection(command: str, arguments: list[str]) -> None:
             grids = sorted(path.stem for path in (ROOT / "experiments" / "grids").glob("*.grid"))
             if value not in grids and not Path(value).is_file():
                 refuse(f"unknown grid '{value}': no such file, and the built-in grids are {' '.join(grids)}")
+        if option == "--output":
+            check_output(value, new=True)
+        elif option == "--resume":
+            check_resume(value)
+        elif option in ("--n", "--rows", "--elements"):
+            check_counts(option, value)
         for name in value.split(",") if option in known else ():
             if name not in known[option]:
                 refuse(f"unknown {option[2:]} '{name}'; known: {' '.join(known[option])}")
@@ -335,18 +358,29 @@ def command_tune(arguments: list[str]) -> int:
       --resume DIR    the results folder of a run that was stopped: what it has is not measured again
     """
     asked = parse("tune", arguments, one=("--output", "--resume"))
+    if asked.output:
+        check_output(os.path.dirname(asked.output))
     need_gpu("tune")
     environment("tools")
     python = find_python()
     directory = configure("release", f"-DFWHT_PYTHON={python}")
     build(directory, "fwht_sweep")
-    _, results, right = measured(directory / "experiments" / "fwht_sweep", "--grid", "tune",
-                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,passes,naive,kronecker,mma_kronecker,warp_kronecker,factors,matmul",
-                                 "--benchmark_filter=-^(matmul/[a-z0-9]+/n|naive/[a-z0-9]+/([0-9]|n[0-9][0-9]))", *options(asked, "resume"))  # fmt: skip
-    if not right:
-        fail("the measurement failed; its message is above, and --resume goes on with what is there.")
+    results = measured_to_tune(directory / "experiments" / "fwht_sweep", asked.resume, "--grid", "tune", "--variant",
+                               "mma_split,butterflies,wgmma,warp_shuffle,passes,naive,kronecker,mma_kronecker,warp_kronecker,factors,matmul")  # fmt: skip
     table = asked.output or BUILD / "tuning" / f"{results.name}.csv"
     return analysis(python, "tune", "--allow-dirty", results, "--output", table).returncode
+
+
+def measured_to_tune(sweep: Path, resume: str | None, *selection: str) -> Path:
+    """The results folder of a sweep but for candidates that are slow where others are known to be fast. With a filter standard output is
+    Google Benchmark's report, so the folder is named here; the report shows how far it is, and goes where progress does."""
+    results = Path(resume) if resume else ROOT / "results" / time.strftime("%Y%m%dT%H%M%SZ_tune", time.gmtime())
+    place = ["--resume" if resume else "--output", str(results)]
+    done = run([sweep, *selection, "--benchmark_filter=-^(matmul/[a-z0-9]+/n|naive/[a-z0-9]+/([0-9]|n[0-9][0-9]))", *place], cwd=ROOT, stdout=2)
+    if done.returncode:
+        goes_on = f", and --resume {results} goes on with what is there" if (results / "context.json").exists() else ""
+        fail(f"the measurement failed; its message is above{goes_on}.")
+    return results
 
 
 def command_accuracy(arguments: list[str]) -> int:
@@ -405,6 +439,9 @@ def command_which(arguments: list[str]) -> int:
     return analysis(find_python(), "which", *arguments).returncode
 
 
+STUDIES = ("occupancy", "coalescing", "stalls", "roofline", "static", "all")
+
+
 def command_profile(arguments: list[str]) -> int:
     """Usage: ./testbed profile [--variant NAME]... [--n N]... [--dtype TYPE]... [--rows N]... [--study NAME]...
 
@@ -419,6 +456,10 @@ def command_profile(arguments: list[str]) -> int:
     """
     selecting = ("study", "variant", "n", "dtype", "rows", "grid", "problem")
     asked = parse("profile", arguments, one=("--output", "--resume"), many=[f"--{name}" for name in selecting])
+    for study in asked.study:
+        if study not in STUDIES:
+            refuse(f"unknown study '{study}'; known: {' '.join(STUDIES)}")
+    check_output(asked.output, new=True)
     if any(study != "static" for study in asked.study or ["all"]):
         need_gpu_tool("ncu")
     environment("tools")
