@@ -13,6 +13,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -225,8 +226,11 @@ def overview(
     most GPUs, published kernels at many row counts."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in ("widths", "codes", "layers", "gpus", "rows")}
     for device in crowded:
-        ratios = peer_rows(device).groupby("name")["ratio"]
-        found["rows"][device.name] = ratios.agg(mean=lambda r: math.exp(np.log(r).mean()), least="min", greatest="max")
+        frame = peer_rows(device)
+        frame = frame.assign(bytes=frame["elements"] * frame["dtype"].map(ELEMENT_BYTES))
+        found["rows"][device.name] = frame.groupby("name").agg(
+            mean=("ratio", tables.geometric_mean), least=("ratio", "min"), greatest=("ratio", "max"), problems=("ratio", "size"),
+            places=("layout", _places), smallest=("bytes", "min"), largest=("bytes", "max"))  # fmt: skip
     for device in wide:
         frame = tables.by_width(device)
         found["widths"][device.name] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
@@ -241,6 +245,10 @@ def overview(
         frame = layers.speedups(device)
         found["gpus"][device.name] = frame[frame["ranks"] == frame["ranks"].max()]
     return {kind: {name: part for name, part in parts.items() if len(part)} for kind, parts in found.items()}
+
+
+def _places(layouts: pd.Series) -> str:
+    return " and ".join(tables.ordered(layouts, ("in place", "out of place"))).replace("in place and out", "in and out")
 
 
 MOST_PEER_ROWS = 100  # that are shown one by one
@@ -493,6 +501,22 @@ GAINS = (("hadacore_published", "f16", 32768), ("hadacore_published", "bf16", 2)
 SHAPES = {"normal": "normal", "constant": "all equal", "block_of_256": "256 equal", "one_hot": "one entry"}
 
 
+def accuracy_runs(devices: Sequence[Device]) -> list[Device]:
+    """Of each device that has errors: every table of the experiments as its newest run has it, for no run has to repeat all of them.
+    `devices`: runs, newest first."""
+    found = []
+    for name in dict.fromkeys(d.name for d in devices if len(d.accuracy)):
+        own = [d for d in devices if d.name == name]
+        newest_of = {t: next((d for d in own if len(d.tables.get(t, ()))), None) for t in accuracy.TABLES}
+        parts: dict[str, Folder] = {}
+        for folder in (f for d in own for f in d.folders):
+            kept = [t for t, run in newest_of.items() if run is not None and folder in run.folders and folder.has(t)]
+            if kept:
+                parts[folder.name] = replace(folder, tables={t: rows if t in kept else rows.iloc[:0] for t, rows in folder.tables.items()})
+        found.append(merge(name, sorted(parts.values(), key=lambda f: f.context["utc_start"])))
+    return found
+
+
 def accuracy_page(devices: list[Device]) -> str:
     """The GPUs lead, in the order of their names, a host-only device adds what is emulated; ResultsError without accuracy rows."""
     devices = sorted((d for d in devices if len(d.accuracy)), key=lambda d: (not d.newest.on_gpu, d.name))
@@ -509,6 +533,7 @@ def accuracy_page(devices: list[Device]) -> str:
             requirements.setdefault(r.words, {}).setdefault(r, []).append(_name(device))
     return render(
         "accuracy.md.j2", devices=devices, gpus=gpus, requirements=requirements, errors=of_each(_errors), hadacore=_hadacore(devices),
+        held=lambda f: [name.removesuffix(".csv") for name in accuracy.TABLES if f.has(name)],
         elements=max(int(d.accuracy["elements"].max()) for d in gpus), a100=next((found for d in devices if (found := _a100(d))), None), gains=of_each(_gains),
         probes=[p for d in devices if (p := _probes(d, "measured"))], probes_a100=next((p for d in devices if (p := _probes(d, "emulated_a100"))), None),
         overflow=of_each(_overflow), rotation=of_each(_rotation), attention=of_each(_attention), on_gpu=any(d.newest.on_gpu for d in devices),
@@ -804,9 +829,8 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
         profiles = {f.device: f for f in folders if f.has("profile.csv")}  # the newest of each device
         if with_profile := [(d, profiles[d.name]) for d in shown if d.name in profiles]:
             found[root / "analysis" / "FINDINGS.md"] = findings_page(root, with_profile)
-    measured = {d.name: d for d in reversed(devices) if len(d.accuracy)}  # the newest of each device
-    if measured:
-        found[root / "analysis" / "ACCURACY.md"] = accuracy_page([merge(d.name, [f for f in d.folders if f.has("accuracy.csv")]) for d in measured.values()])
+    if judged := accuracy_runs(devices):
+        found[root / "analysis" / "ACCURACY.md"] = accuracy_page(judged)
     if support is not None:
         found[root / "docs" / "variants.md"] = variants_page(support, devices)
     return found

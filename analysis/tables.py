@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of, merge
+from .testbed.commands import names_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
@@ -117,15 +118,16 @@ def display_rank(column: pd.Series) -> pd.Series:
 
 
 def correct(results: pd.DataFrame, *, candidates=False, forwards=False, **wanted) -> pd.DataFrame:
-    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without kernels of others and
-    without the codes of a variant that wrote wrong ones of the same encoding elsewhere; a variant that hands on to another one goes
-    by its own name (`forwards`), or by that of what it picked, where that was not measured itself."""
+    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without kernels of others, without
+    variants that there are no longer, and without the codes of a variant that wrote wrong ones of the same encoding elsewhere; a variant
+    that hands on to another one goes by its own name (`forwards`), or by that of what it picked, where that was not measured itself."""
     rows = results[results["status"] == "ok"]
     if candidates:
         wrong = results[(results["status"] == "incorrect") & (results["encoding"] != "")]
         of_codes = ["variant", "encoding"]
         rows = rows[~pd.MultiIndex.from_frame(rows[of_codes]).isin(list(wrong[of_codes].itertuples(index=False, name=None)))]
-        rows = rows[~rows["peer"].astype(bool)]
+        known = ["", *names_of("variant")]
+        rows = rows[~rows["peer"].astype(bool) & rows["variant"].isin(known) & rows["picked"].isin(known)]
         if not forwards:
             handed = rows["picked"] != ""
             rows = rows.assign(variant=rows["picked"].where(handed, rows["variant"]), handed=handed)
@@ -617,22 +619,24 @@ def _on_grid(ratio: pd.Series) -> pd.Series:
 
 def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding: str = "") -> tuple[Device, pd.DataFrame]:
     """Every variant on the measured problem nearest to n, dtype and rows, best first, contiguous and in place where measured;
-    on the GPU in the mode that judges its size best, else in mode host. From the first of `devices` that measured n and dtype, or
-    another run of the same device that measured a number of rows nearer to `rows`.
+    on the GPU in the mode that judges its size best, else in mode host; of launches that overlap (replay_pdl) only where nothing else was
+    measured. From the first of `devices` that measured n and dtype, or another run of the same device that measured a number of rows nearer
+    to `rows`, or as near in a mode that judges the size better.
 
     All columns of the results, `over_ideal` (the error over that of one rounding) and `ties` (as fast as the first within the
     repetitions). ResultsError where nothing was measured.
     """
     known: set[int] = set()
-    found: list[tuple[Device, pd.DataFrame]] = []
+    parts: list[tuple[Device, pd.DataFrame]] = []
     for device in devices:
         part = correct(device.results, candidates=True, forwards=True, dtype=dtype, encoding=encoding, arrangement="")
         known |= set(part["n"])
         part = part[part["n"] == n]
-        if len(part) and (not found or device.name == found[0][0].name):
-            found.append((device, _nearest(device, part, dtype, n, rows)))
-    if found:
-        return min(found, key=lambda one: abs(math.log2(one[1]["rows"].iloc[0] / rows)))
+        if len(part) and (not parts or device.name == parts[0][0].name):
+            parts.append((device, part))
+    apart = [(device, rest) for device, part in parts if len(rest := part[part["mode"] != "replay_pdl"])]
+    if found := [(device, _nearest(device, part, dtype, n, rows)) for device, part in apart or parts]:
+        return min(found, key=lambda one: (abs(math.log2(one[1]["rows"].iloc[0] / rows)), not one[1]["judges"].iloc[0]))
     text = f" with encoding {encoding}" if encoding else ""
     if not known:
         raise ResultsError(f"nothing was measured in {dtype}{text}")
@@ -647,13 +651,13 @@ def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) 
     part = gpu if len(gpu) else part
     count = min(part["rows"].unique(), key=lambda r: (abs(math.log2(r / rows)), r))
     part = part[part["rows"] == count]
-    where = regime(count * n * ELEMENT_BYTES[dtype], device.l2_bytes) or "DRAM"
-    mode = next(m for m in (*PREFERRED_MODES[where], "cold", "replay_pdl", "host") if (part["mode"] == m).any())
+    judging = PREFERRED_MODES[regime(count * n * ELEMENT_BYTES[dtype], device.l2_bytes) or "DRAM"]
+    mode = next(m for m in (*judging, "cold", "replay_pdl", "host") if (part["mode"] == m).any())
     part = part[part["mode"] == mode]
     fastest = part.loc[part["time_us"].idxmin()]
     tied = as_fast(part, fastest["time_us"], fastest["time_max_us"])
     winner = part[tied].assign(exact=_exactness(part), plain=part["variant"] != OWN).sort_values(["exact", "plain", "time_us"]).index[0]
-    part = part.assign(over_ideal=part["rel_l2"] / ideal_error(dtype), ties=tied, first=part.index != winner)
+    part = part.assign(over_ideal=part["rel_l2"] / ideal_error(dtype), ties=tied, judges=mode in judging, first=part.index != winner)
     return part.sort_values(["first", "time_us"], ignore_index=True).drop(columns="first")
 
 
@@ -760,17 +764,26 @@ def speed_lines(device: Device, dtype: str, mode: str, smallest_n: int) -> pd.Da
     return pd.DataFrame(rows, columns=["regime", "who", "n", "rate"])
 
 
+def shared(table: pd.DataFrame, least=3) -> pd.DataFrame:
+    """Of a table by n and variant the neighbouring lengths, `least` or more where there are so many, that most variants have, and as many
+    lengths as these have; without the other variants. A mean over a variant's own lengths says nothing beside one over others."""
+    table = table.dropna(how="all").sort_index()
+    spans = [table.iloc[i:j] for i in range(len(table)) for j in range(i + min(least, len(table)), len(table) + 1)]
+    return max((span.dropna(axis="columns") for span in spans), key=lambda span: (len(span.columns), len(span)), default=table)
+
+
 def error_against_speed(device: Device, dtype: str) -> pd.DataFrame:
-    """Per regime and variant, geometric means over n >= SMALLEST_N: columns regime (with the device), variant, share, over_ideal, lengths."""
+    """Per regime and variant, geometric means over the lengths that variants share (`shared`): columns regime (with the device and the
+    lengths), variant, share, over_ideal, lengths."""
     over = errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     rows = []
     for size in regime_sizes(device, dtype):
         table = shares(device, dtype, size, forwards=True)
-        table = table[table.index >= SMALLEST_N]
+        table = shared(table[table.index >= SMALLEST_N])
         for variant in table.columns:
-            share = table[variant].dropna()
+            share = table[variant]
             error = [over.get((variant, dtype, n), math.nan) for n in share.index]
             if len(share) and np.isfinite(error).all():
-                rows.append({"regime": f"{device.name}: {size.title(dtype)}", "variant": variant, "share": geometric_mean(share),
+                rows.append({"regime": f"{device.name}: {size.title(dtype)}, n = {n_ranges(table.index)}", "variant": variant, "share": geometric_mean(share),
                              "over_ideal": geometric_mean(error), "lengths": len(share)})  # fmt: skip
     return pd.DataFrame(rows, columns=["regime", "variant", "share", "over_ideal", "lengths"])

@@ -6,7 +6,7 @@ import pytest
 
 from analysis import accuracy, charts, pages, report
 from analysis.conftest import FolderWriter
-from analysis.load import ResultsError, load
+from analysis.load import ResultsError, load, load_folder, runs
 from analysis.tables import ideal_error
 
 GPU = "20260901T100000Z_0123456789_h200"
@@ -344,6 +344,19 @@ def test_rows_that_leave_the_predicted_gain_are_named(tmp_path):
     text = pages.accuracy_page([load([writer.write(tmp_path / GPU)])[0]])
     assert "1 lie more than three standard deviations off" in text
     assert "deviations off, the farthest +5.0." in text and "| bf16 | 32 |" in text and "0 leave the allowance" in text
+
+
+def test_every_table_is_that_of_the_newest_run_that_has_it(tmp_path):
+    """Errors measured anew leave the other experiments as they were, and no rows of older errors among theirs."""
+    older, newer = full_folder(commit="1" * 40), FolderWriter(commit="2" * 40, sources_hash="b" * 64, utc_start="2026-11-21T10:00:00Z")
+    error(older, "bygone", "f16", 64)
+    error(newer, "naive", "f16", 4096)
+    devices = runs([load_folder(older.write(tmp_path / GPU)), load_folder(newer.write(tmp_path / "newer"))])
+    (device,) = pages.accuracy_runs(devices)
+    assert list(device.accuracy["variant"]) == ["naive"] and len(device.tables["probes.csv"]) and len(device.tables["attention.csv"])
+    text = pages.accuracy_page([device])
+    assert "## How the tensor cores add" in text and "## FlashAttention-3's FP8 table" in text
+    assert "commit `1111111111`: probes, " in text and "commit `2222222222`: accuracy\n" in text
 
 
 def test_findings_need_accuracy_rows(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis import report, tables
-from analysis.conftest import gpu_folder
+from analysis.conftest import H100, FolderWriter, gpu_folder
 from analysis.load import committed_folders, load, load_folder, runs
 from analysis.models import load_evaluation
 from analysis.test_devices import H100_NAME, H200_NAME, h100_folder, h200_folder
@@ -350,7 +350,7 @@ def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, t
     for layout, operator, n, words in (
         ("out of place", "", "4096", "out of place"),
         ("", "28x512", "14336", "in place"),
-        ("", "14x1024", "14336", "was not measured in f16, 14x1024"),
+        ("", "14x1024", "14336", "Nothing was measured in f16, 14x1024."),
     ):
         page.select_option("#which select[name=layout]", layout)
         page.fill("#which input[name=operator]", operator)
@@ -358,6 +358,41 @@ def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, t
         page.click("#which button")
         expect(page.locator("#which-answer")).to_contain_text(words)
     assert "auto" in page.inner_text(".best")  # what fwht::transform launches is one of them
+
+
+def test_my_problem_names_row_lengths_of_the_device_and_of_what_is_asked(opened, tmp_path):
+    writers = {H200_NAME: FolderWriter(), H100_NAME: FolderWriter(device=H100)}
+    for (name, writer), n in zip(writers.items(), (8960, 4096)):
+        writer.measure("naive", "f16", n, n * 64, "replay", operator="35x256" if n == 8960 else n)
+        writer.write(tmp_path / name)
+    page = opened(runs([load_folder(tmp_path / name) for name in writers]))
+    page.fill("#which input[name=n]", "4096")
+    page.fill("#which input[name=rows]", "64")
+    button = f"#device button[value='{H200_NAME}']"
+    click_until(page, button, page.locator(button), "aria-pressed", "true")
+    expect(page.locator("#which-answer")).to_have_text(f"n = 4096 was not measured in f16 on {H200_NAME}; the only row length is 8960.")
+    page.fill("#which input[name=operator]", "4096")
+    page.click("#which button")
+    expect(page.locator("#which-answer")).to_have_text(f"Nothing was measured in f16, 4096 on {H200_NAME}.")
+
+
+def test_my_problem_chooses_run_and_mode_as_which_does(opened, tmp_path):
+    """Two runs of one device: launches that overlap, and a mode that does not judge the L2, are the newer one's."""
+    older, newer = FolderWriter(), FolderWriter(utc_start="2026-11-21T10:00:00Z", commit="2" * 40, sources_hash="b" * 64)
+    for writer, variant, modes in ((older, "naive", ("replay", "alternating")), (newer, "wgmma", ("replay_pdl", "cold"))):
+        for rows, mode in zip((64, 1 << 14), modes):
+            writer.measure(variant, "f16", 512, 512 * rows, mode)
+        writer.measure("bygone", "f16", 512, 512 * 64, "replay", time_us=0.5, limit_us=0.4)
+        writer.write(tmp_path / variant)
+    devices = runs([load_folder(tmp_path / variant) for variant in ("naive", "wgmma")])
+    page = opened(devices, address="#folder-%")
+    page.fill("#which input[name=n]", "512")
+    for rows in (64, 1 << 14):
+        page.fill("#which input[name=rows]", str(rows))
+        page.click("#which button")
+        _, found = tables.which(devices, "f16", 512, rows)
+        assert list(found["variant"]) == ["naive"]
+        expect_answer(page, found)
 
 
 def test_my_problem_says_when_nothing_near_was_measured(opened, device):

@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pytest
 
 from analysis import layers, pages, report, tables
@@ -113,8 +114,10 @@ def test_many_problems_beside_others_are_summed_up_by_length_and_mode(tmp_path):
     mean = math.exp((119 * math.log(2) + math.log(0.8)) / 120)
     assert f"| HadaCore | 2048 | cold | 120 | {mean:.2f} | 0.80: f16, 77 rows, in place | 2.00 |" in table
     assert "| HadaCore | 2048 | replay | 120 | 2.00 | 2.00: f16, 1 row, in place | 2.00 |" in table
-    rows = pages.overview([], [], [], [], [device])["rows"][device.name]
-    assert (rows.loc["HadaCore", "least"], rows.loc["HadaCore", "greatest"]) == (0.8, 2)
+    row = pages.overview([], [], [], [], [device])["rows"][device.name].loc["HadaCore"]
+    assert (row["least"], row["greatest"], row["problems"], row["places"]) == (0.8, 2, 240, "in place")
+    assert (row["smallest"], row["largest"]) == (2 * 2048, 2 * 2048 * 120)
+    assert pages._places(pd.Series(["out of place", "in place"])) == "in and out of place"
 
 
 def test_fused_output_stands_beside_the_pair(tmp_path):

@@ -357,7 +357,8 @@ def test_charts_are_drawn_from_the_data(repository):
     assert set(speed.frame["who"]) == {"copy", "fwht::transform", "HadaCore, published", "fast-hadamard-transform, published"}
     assert charts.svg(speed).startswith("<svg") and "HadaCore, published" in charts.svg(speed)
     points = report.error_against_speed(device).frame
-    assert "auto" in set(points["variant"]) and set(points["regime"]) == {f"NVIDIA H200: {size}" for size in ("DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB")}
+    sizes = ("DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB")
+    assert "auto" in set(points["variant"]) and set(points["regime"]) == {f"NVIDIA H200: {size}, n = 4096" for size in sizes}
 
 
 def test_styles_tell_all_variants_apart():
@@ -372,8 +373,14 @@ def test_committed_pages_are_up_to_date():
     """README.md, docs/results.md, FINDINGS.md, ACCURACY.md and the figures are what the committed folders say."""
     if not (load.ROOT / ".git").exists():
         pytest.skip("no git: which folders are committed is not known")
-    stale = [path.name for path, text in pages.pages(load.ROOT).items() if path.suffix == ".md" and path.read_text(encoding="utf-8") != text]
+    found = pages.pages(load.ROOT)
+    stale = [path.name for path, text in found.items() if path.suffix == ".md" and path.read_text(encoding="utf-8") != text]
     assert stale == []
+    sections = {"probes.csv": "How the tensor cores add", "overflow.csv": "Where the scale is applied: overflow",
+                "quantization.csv": "Rotation before quantization", "attention.csv": "FlashAttention-3's FP8 table"}  # fmt: skip
+    measured = {name for folder in load.committed_folders() if folder.on_gpu for name in sections if folder.has(name)}
+    text = found[load.ROOT / "analysis" / "ACCURACY.md"]
+    assert [title for name, title in sections.items() if name in measured and f"\n## {title}\n" not in text] == []
 
 
 def test_the_ladder_shows_the_shares_of_every_rung(repository):

@@ -73,7 +73,7 @@ def test_sections_are_there_when_their_data_are(device, tmp_path):
     assert ids(host) == ["best-transform", "accuracy", "checks"]
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",), commit="f" * 40)
     writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512")
-    writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row")
+    writer.measure("mma_split", "f16", 512, 1 << 20, "replay", encoding="e4m3:row")
     writer.measure("passes", "i32", 512, 1 << 20, "replay", arrangement="inner8", row_stride=4096, rel_l2=0, predicted_rel_l2=0)
     (wide,) = load([writer.write(tmp_path / "wide")])
     assert {"best-width", "arranged", "best-encoded"} <= set(ids(wide))

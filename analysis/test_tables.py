@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import tables
+from analysis import report, tables
 from analysis.cli import main
 from analysis.conftest import FolderWriter, gpu_folder
 from analysis.load import ResultsError, load
@@ -259,6 +259,51 @@ def test_which_answers_from_the_first_run_that_measured_it_or_one_that_measured_
     assert tables.which([other, device], "f16", 512, int(closer))[0] is other
 
 
+def one_run(tmp_path, day, *measured):
+    writer = FolderWriter(utc_start=f"2026-11-{day}T10:00:00Z")
+    for variant, rows, mode, settings in measured:
+        writer.measure(variant, "f16", 512, 512 * rows, mode, settings=settings)
+    return load([writer.write(tmp_path / f"run{day}")])[0]
+
+
+def test_which_answers_by_launches_that_overlap_only_where_there_is_nothing_else(tmp_path):
+    older = one_run(tmp_path, 20, ("naive", 64, "replay", "{}"), ("naive", 128, "replay_pdl", "{}"))
+    newer = one_run(tmp_path, 21, ("naive", 64, "replay_pdl", "{}"))
+    for rows in (64, 128):
+        device, found = tables.which([newer, older], "f16", 512, rows)
+        assert device is older and set(found["mode"]) == {"replay"} and set(found["rows"]) == {64}
+    assert set(tables.which([newer], "f16", 512, 64)[1]["mode"]) == {"replay_pdl"}
+
+
+def test_which_prefers_a_run_whose_mode_judges_the_size_to_a_newer_one_as_near(tmp_path):
+    rows = 1 << 14  # 16 MiB: in the L2
+    older = one_run(tmp_path, 20, ("naive", rows, "alternating", "{}"))
+    newer = one_run(tmp_path, 21, ("naive", rows, "cold", "{}"), ("naive", 4 * rows, "replay", "{}"))
+    assert tables.which([newer, older], "f16", 512, rows)[0] is older
+    assert tables.which([newer, older], "f16", 512, 4 * rows)[0] is newer
+
+
+def test_variants_that_there_are_no_longer_are_not_recommended(tmp_path):
+    run = one_run(tmp_path, 20, ("bygone", 64, "replay", "{}"), ("auto", 64, "replay", '{"picked":"bygone"}'), ("naive", 64, "replay", "{}"))
+    assert list(tables.which([run], "f16", 512, 64)[1]["variant"]) == ["naive"]
+    assert set(report.explored(run)["candidate"]) == {"", "naive"}
+
+
+def test_means_of_several_variants_are_over_lengths_that_these_have(tmp_path):
+    writer = FolderWriter()
+    lengths = {"naive": range(7, 16), "hadacore": range(7, 15), "wgmma": range(12, 16), "passes": range(15, 16)}
+    for variant, powers in lengths.items():
+        for k in powers:
+            writer.measure(variant, "f16", 1 << k, 1 << 28, "replay")
+    writer.measure("auto", "f16", 4096, 1 << 28, "replay")
+    found = tables.error_against_speed(load([writer.write(tmp_path / "run")])[0], "f16")
+    assert dict(zip(found["variant"], found["lengths"])) == {"naive": 3, "hadacore": 3, "wgmma": 3}
+    assert set(found["regime"]) == {"NVIDIA H200: DRAM, 512 MiB, n = 4096–16384"}
+    table = pd.DataFrame({"a": [1.0, 2, 3, 4], "b": [1.0, 2, 3, math.nan]}, index=[1, 2, 4, 8])
+    assert tables.shared(table).equals(table.loc[[1, 2, 4]]) and tables.shared(table[["a"]]).equals(table[["a"]])
+    assert tables.shared(table.iloc[:0]).empty
+
+
 @pytest.mark.parametrize("n", [3, 17, 131072, 10**40])
 def test_which_refuses_what_was_not_measured(device, n):
     with pytest.raises(ResultsError, match="was not measured in f16; the nearest row lengths are"):
@@ -284,12 +329,12 @@ def test_which_on_the_command_line(gpu, capsys):
 def test_encoded_and_other_widths_are_families_of_their_own(tmp_path):
     writer = gpu_folder(**SMALL)
     writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512")
-    writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row")
+    writer.measure("mma_split", "f16", 512, 1 << 20, "replay", encoding="e4m3:row")
     (device,) = load([writer.write(tmp_path / "run")])
     best = tables.best(device.results).set_index("family")["variant"]
-    assert best["width"] == "kronecker" and best["encoded"] == "fused" and best["transform"] not in ("kronecker", "fused")
+    assert best["width"] == "kronecker" and best["encoded"] == "mma_split" and best["transform"] not in ("kronecker", "mma_split")
     assert tables.which([device], "f16", 512, 2048)[1]["encoding"].eq("").all()
-    assert list(tables.which([device], "f16", 512, 2048, encoding="e4m3:row")[1]["variant"]) == ["fused"]
+    assert list(tables.which([device], "f16", 512, 2048, encoding="e4m3:row")[1]["variant"]) == ["mma_split"]
     assert list(tables.which([device], "f16", 14336, 64)[1]["operator"]) == ["28x512"]
     assert "kronecker" not in set(tables.errors(device)["variant"])
 
@@ -342,15 +387,15 @@ def test_codes_of_prepared_rows_stand_beside_those_of_bare_ones(tmp_path):
 
 def test_codes_of_a_variant_that_wrote_wrong_ones_are_not_recommended(tmp_path):
     writer = gpu_folder(**SMALL)
-    writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row", time_us=9.0, limit_us=4.5, fraction_of_limit=0.5)
+    writer.measure("mma_split", "f16", 512, 1 << 20, "replay", encoding="e4m3:row", time_us=9.0, limit_us=4.5, fraction_of_limit=0.5)
     for n, encoding in ((512, "e4m3:row"), (1024, "e4m3:row"), (1024, "mxfp8")):
-        writer.measure("wrong", "f16", n, 1 << 20, "replay", encoding=encoding, time_us=5.0, limit_us=4.5, fraction_of_limit=0.9)
-    of_1024 = next(row for row in writer.tables["results.csv"] if row["variant"] == "wrong" and int(row["n"]) == 1024)
+        writer.measure("kronecker", "f16", n, 1 << 20, "replay", encoding=encoding, time_us=5.0, limit_us=4.5, fraction_of_limit=0.9)
+    of_1024 = next(row for row in writer.tables["results.csv"] if row["variant"] == "kronecker" and int(row["n"]) == 1024)
     of_1024 |= {"status": "incorrect", "time_us": "", "fraction_of_limit": "", "message": "a code"}
     (device,) = load([writer.write(tmp_path / "run")])
     of_512 = tables.which([device], "f16", 512, 2048, encoding="e4m3:row")[1]
-    assert list(of_512["variant"]) == ["fused"]
-    assert list(tables.which([device], "f16", 1024, 1024, encoding="mxfp8")[1]["variant"]) == ["wrong"]
+    assert list(of_512["variant"]) == ["mma_split"]
+    assert list(tables.which([device], "f16", 1024, 1024, encoding="mxfp8")[1]["variant"]) == ["kronecker"]
 
 
 def test_kernels_of_others_are_shown_and_never_recommended(tmp_path):

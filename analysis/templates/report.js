@@ -401,31 +401,37 @@ function refresh(focus) {
 
 // --- my problem -------------------------------------------------------------------------------------------------------
 
-// As tables.which: the first run that measured it, or another of the same device with a nearer row count; the mode that judges the
-// size best. `asked`: dtype, n, rows, and encoding, layout and operator, "" for any. `device`: its runs alone, "" for any.
+// What a run measured of a problem, n but for `anyLength`. `asked`: dtype, n, rows, and encoding, layout and operator, "" for any.
+const measuredOf = (index, asked, anyLength) => rowsOf(index).filter((row) => row.candidate && row.dtype === asked.dtype && (anyLength || row.n === asked.n) && row.encoding === asked.encoding && (!asked.operator || row.operator === asked.operator) && (!asked.layout || row.layout === asked.layout));
+
+// As tables.which: the first run that measured it, or another of the same device with a nearer row count, or as near a one in a mode that
+// judges the size better; the mode that judges the size best. `device`: its runs alone, "" for any.
 function which(asked, device) {
   const far = (count) => Math.abs(Math.log2(count / asked.rows));
-  let found = null;
+  let parts = [], found = null;
   for (let index = 0; index < runs.length; ++index) {
-    if (device && runs[index].device !== device) continue;
-    if (found && runs[index].device !== found.device) continue;
-    let part = rowsOf(index).filter((row) => row.candidate && row.dtype === asked.dtype && row.n === asked.n && row.encoding === asked.encoding && (!asked.operator || row.operator === asked.operator) && (!asked.layout || row.layout === asked.layout));
-    part = part.map((row) => ({ ...row, variant: row.candidate }));
-    if (!part.length) continue;
+    if ((device && runs[index].device !== device) || (parts.length && runs[index].device !== runs[parts[0][0]].device)) continue;
+    const part = measuredOf(index, asked);
+    if (part.length) parts.push([index, part.map((row) => ({ ...row, variant: row.candidate }))]);
+  }
+  const apart = parts.map(([index, part]) => [index, part.filter((row) => row.mode !== "replay_pdl")]).filter(([, part]) => part.length);
+  for (let [index, part] of apart.length ? apart : parts) {
     const layout = part.some((row) => row.layout === "in place") ? "in place" : part[0].layout;
     part = part.filter((row) => row.layout === layout);
     if (part.some((row) => row.mode !== "host")) part = part.filter((row) => row.mode !== "host");
     const count = distinct(part, (row) => row.rows).sort((a, b) => far(a) - far(b) || a - b)[0];
-    if (found && far(count) >= far(found.count)) continue;
+    if (found && far(count) > far(found.count)) continue;
     part = part.filter((row) => row.rows === count);
     const bytes = count * asked.n * data.bytes[asked.dtype], l2 = runs[index].l2_bytes;
     const regime = bytes <= l2 / 64 ? "small" : bytes <= data.in_l2 * l2 ? "L2" : "DRAM";
     const mode = [...data.preferred[regime], "cold", "replay_pdl", "host"].find((m) => part.some((row) => row.mode === m));
+    const judges = data.preferred[regime].includes(mode);
+    if (found && far(count) === far(found.count) && (found.judges || !judges)) continue;
     part = part.filter((row) => row.mode === mode).sort((a, b) => a.time_us - b.time_us);
     const tied = part.filter((row) => row.time_min_us <= part[0].time_max_us || row.time_us <= (1 + runs[index].noise) * part[0].time_us);
     const exact = (row) => Math.round(100 * (row.encoding ? Math.log(Math.max(row.rel_l2, 1e-9)) : row.error));
     const winner = [...tied].sort((a, b) => exact(a) - exact(b) || (a.variant !== data.own) - (b.variant !== data.own) || a.time_us - b.time_us)[0];
-    found = { run: runs[index].name, device: runs[index].device, mode, layout, count, winner, tied, rows: [winner, ...part.filter((row) => row !== winner)] };
+    found = { run: runs[index].name, device: runs[index].device, mode, judges, layout, count, winner, tied, rows: [winner, ...part.filter((row) => row !== winner)] };
   }
   return found;
 }
@@ -468,9 +474,11 @@ function startWhich() {
     const each = (state.device ? [state.device] : data.answers).map((device) => which(asked, device)).filter(Boolean);
     const answers = each.length || state.device ? each : [which(asked, "")].filter(Boolean);
     if (!answers.length) {
-      const near = distinct(every.filter((row) => row.dtype === asked.dtype && row.encoding === asked.encoding), (row) => row.n).sort((a, b) => Math.abs(Math.log2(a / asked.n)) - Math.abs(Math.log2(b / asked.n)));
-      const what = [asked.dtype, asked.encoding, asked.layout, asked.operator].filter(Boolean).join(", ");
-      return box.replaceChildren(el("p", { textContent: `n = ${asked.n} was not measured in ${what}${near.length ? `; the nearest row lengths are ${near.slice(0, 2).sort((a, b) => a - b).join(" and ")}` : ""}.` }));
+      const same = runs.flatMap((run, i) => (state.device && run.device !== state.device ? [] : measuredOf(i, asked, true)));
+      const near = distinct(same, (row) => row.n).sort((a, b) => Math.abs(Math.log2(a / asked.n)) - Math.abs(Math.log2(b / asked.n))).slice(0, 2).sort((a, b) => a - b);
+      const what = [asked.dtype, asked.encoding, asked.layout, asked.operator].filter(Boolean).join(", ") + (state.device ? ` on ${state.device}` : "");
+      const lengths = near.length > 1 ? `the nearest row lengths are ${near.join(" and ")}` : `the only row length is ${near[0]}`;
+      return box.replaceChildren(el("p", { textContent: near.length ? `n = ${asked.n} was not measured in ${what}; ${lengths}.` : `Nothing was measured in ${what}.` }));
     }
     box.replaceChildren(...answers.flatMap((found) => answered(found, asked)));
   };
@@ -526,7 +534,8 @@ function start() {
   addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); showDevice(); answer?.(); refresh(); } });
   if (location.hash.includes("=") && !location.hash.includes("my_")) byId("explore")?.scrollIntoView();
   // A link to a folder opens its provenance.
-  const unfold = () => { const target = location.hash.startsWith("#folder-") && byId(decodeURIComponent(location.hash.slice(1))); if (target) { target.open = true; target.scrollIntoView(); } };
+  const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+  const unfold = () => { const target = location.hash.startsWith("#folder-") && byId(decoded(location.hash.slice(1))); if (target) { target.open = true; target.scrollIntoView(); } };
   addEventListener("hashchange", unfold);
   unfold();
 
