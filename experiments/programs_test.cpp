@@ -150,6 +150,23 @@ TEST_F(Programs, AProfileListsWhatItWouldLaunch) {
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
+// It ends as the run would; why nothing can be run is listed first.
+TEST_F(Programs, ADryRunRefusesWhatTheRunRefuses) {
+  for (const char* program : {kSweep, kLinear}) {
+    for (const char* dry : {"", " --dry-run"})
+      expect_refused(program, std::string("--variant cpu --mode replay") + dry, "no variant that was asked");
+  }
+  const std::string pdl = "--variant cpu --problem f16/m1/n128/k128/w4g128/pdl --dry-run";
+  for (const Ended& ended : {run(kSweep, "--variant cpu --problem f32/n3/r4 --dry-run"), run(kLinear, pdl)}) {
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_TRUE(ended.out.starts_with("unsupported: cpu/")) << ended.out;
+    EXPECT_NE(ended.err.find("nothing that was asked for can be run here; cpu/"), std::string::npos);
+  }
+  const std::string elsewhere = "--variant cpu --problem f16/n8/r1 --mode replay --dry-run";
+  EXPECT_EQ(run(kSweep, elsewhere + " --export flashinfer-trace planned").code, 0)
+      << "definitions and workloads need no machine";
+}
+
 TEST_F(Programs, ADryRunWritesNothing) {
   const Ended ended = run(kSweep, "--dry-run --variant cpu --grid smoke --n 1024 --dtype f16");
   EXPECT_EQ(ended.code, 0);
@@ -164,8 +181,13 @@ TEST_F(Programs, LinearLayersListWhatTheyWouldDo) {
   EXPECT_TRUE(both.out.starts_with("cpu/f16/m1/n512/k512/w4g128/host\n")) << both.out;
   EXPECT_TRUE(both.out.ends_with("cpu/f16/m1/n128/k128/w4g128/host\n")) << "a list and problems add up";
   const Ended study = run(kLinear, "--rotation-study --dry-run");
-  EXPECT_TRUE(study.out.starts_with("normal/0/normal\n")) << study.out << study.err;
+  EXPECT_TRUE(
+      study.out.starts_with("normal weights, normal tokens, no rotation\n"
+                            "normal weights, normal tokens, rotation 128\n"))
+      << study.out << study.err;
   EXPECT_TRUE(fs::is_empty(folder));
+  const Ended ended = run(kLinear, "--problem f16/m1/n128/k128/w4g128 --variant cpu --output r");
+  EXPECT_NE(ended.err.find("cpu/f16/m1/n128/k128/w4g128/host"), std::string::npos) << ended.err;
 }
 
 std::string last_line(const std::string& text) {
@@ -211,6 +233,8 @@ TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
 TEST_F(Programs, SweepExportsADataset) {
   const std::string sweep = "--variant cpu --problem f16/n64/r9/out --mode host --export ";
   expect_refused(kSweep, sweep + "other elsewhere --output s", "known is flashinfer-trace");
+  for (const char* place : {"/proc/none/here", "/dev/null/here"})
+    expect_refused(kSweep, sweep + "flashinfer-trace " + place + " --output s", "here cannot be made: ");
   EXPECT_EQ(run(kSweep, sweep + "flashinfer-trace planned --dry-run").code, 0);
   EXPECT_TRUE(fs::exists(folder / "planned/definitions/hadamard/hadamard_64_f16.json"));
   EXPECT_FALSE(fs::exists(folder / "planned/traces"));
@@ -290,6 +314,14 @@ TEST_F(Programs, SweepIsAGoogleBenchmarkProgram) {
   EXPECT_GE(count_of(json, "\"fraction_of_limit\""), 4U);
   EXPECT_GE(count_of(json, "\"bytes_per_second\""), 4U);
   EXPECT_NE(json.find("\"commit\""), std::string::npos);
+
+  for (const std::string format : {"json", "csv", "console"}) {
+    const Ended full = run(kSweep, problems + "--benchmark_out=/dev/full --benchmark_out_format=" + format +
+                                       " --output full_" + format);
+    EXPECT_EQ(full.code, 1);
+    EXPECT_NE(full.err.find("--benchmark_out=/dev/full was cut off while it was written"), std::string::npos)
+        << full.err;
+  }
 
   // The only repetition is the time of results.csv.
   const Ended one =

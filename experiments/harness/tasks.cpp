@@ -49,7 +49,8 @@ bool device_lost(const DeviceInfo& device) {
 }  // namespace
 
 std::string Task::name() const {
-  std::string text;
+  std::string text = label;
+  if (!text.empty()) return text;
   for (const auto& [column, value] : identity) {
     if (!value.empty()) text += (text.empty() ? "" : "/") + value;
   }

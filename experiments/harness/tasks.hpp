@@ -16,7 +16,9 @@ struct Task {
   int rows = 1;
   std::function<std::vector<CsvRow>()> run;  ///< without the identity, which is added
 
-  std::string name() const;  ///< the values of the identity, with slashes
+  std::string label = {};  ///< what progress calls it; "": the values of the identity, with slashes
+
+  std::string name() const;
 };
 
 /// Runs what the folder's table does not hold completely. A task that throws becomes a row with status

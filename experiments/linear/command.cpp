@@ -148,26 +148,29 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   std::vector<std::string> refused;
   const std::vector<LinearCase> cases =
       options.rotation_study ? std::vector<LinearCase>{} : cases_of(options, device, refused);
+  const auto require_work = [&] {
+    if (!cases.empty() || options.rotation_study) return;
+    throw BadRequest(refused.empty()
+                         ? "no variant that was asked for runs in a mode that was asked for"
+                         : fmt::format("nothing that was asked for can be run here; {}{}", refused.front(),
+                                       refused.size() == 1 ? "" : "; --dry-run lists the other reasons"));
+  };
   if (options.dry_run) {
     if (options.rotation_study) {
       for (const harness::Task& task : rotation_tasks())
         std::cout << task.name() << '\n';
     }
     for (const LinearCase& c : cases)
-      std::cout << c.variant->name << '/' << to_string(c.problem) << '/' << harness::name_of(c.mode) << '\n';
+      std::cout << c.name() << '\n';
     for (const std::string& line : refused)
       std::cout << "unsupported: " << line << '\n';
+    require_work();
     return 0;
   }
   std::vector<std::string> names;
   for (const LinearVariant* variant : variants_of(options, device))
     names.emplace_back(variant->name);
-  if (cases.empty() && !options.rotation_study) {  // before a folder is made
-    throw BadRequest(refused.empty()
-                         ? "no variant that was asked for runs in a mode that was asked for"
-                         : fmt::format("nothing that was asked for can be run here; {}{}", refused.front(),
-                                       refused.size() == 1 ? "" : "; --dry-run lists the other reasons"));
-  }
+  require_work();  // before a folder is made
   auto folder = harness::ResultsFolder::create_or_resume(options.output, options.resume,
                                                          gather_provenance(argc, argv, device),
                                                          {program, list_of(options), "", {1, 2}, names});

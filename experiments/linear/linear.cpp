@@ -188,6 +188,10 @@ Subject linear_subject(const LinearVariant& variant, const std::shared_ptr<const
   return subject;
 }
 
+std::string LinearCase::name() const {
+  return fmt::format("{}/{}/{}", variant->name, to_string(problem), harness::name_of(mode));
+}
+
 std::vector<harness::Task> tasks(const std::vector<LinearCase>& cases, harness::Bench& bench,
                                  harness::Limits& limits, Data& data) {
   std::vector<harness::Task> all;
@@ -196,8 +200,9 @@ std::vector<harness::Task> tasks(const std::vector<LinearCase>& cases, harness::
     identity.erase("bytes_read");
     identity.erase("bytes_written");
     identity["mode"] = harness::name_of(c.mode);
-    all.push_back(
-        {identity, 1, [c, &bench, &limits, &data] { return std::vector{run(c, bench, limits, data)}; }});
+    all.push_back({identity, 1,
+                   [c, &bench, &limits, &data] { return std::vector{run(c, bench, limits, data)}; },
+                   c.name()});
   }
   return all;
 }

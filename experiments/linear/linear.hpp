@@ -50,6 +50,8 @@ struct LinearCase {
   const LinearVariant* variant;
   LinearProblem problem;
   harness::Mode mode;
+
+  std::string name() const;  ///< cpu/f16/m1/n128/k128/w4g128/host
 };
 
 /// Rows of linear.csv: check first, then time beside the read limit of the same run and mode.

@@ -1,5 +1,7 @@
 #include "experiments/linear/linear.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -85,11 +87,14 @@ std::vector<harness::Task> rotation_tasks() {
     for (const InputClass tokens :
          {InputClass::normal, InputClass::outlier_channels, InputClass::massive_channel}) {
       for (const std::int64_t order : {std::int64_t{1}, std::int64_t{128}, std::int64_t{1024}, kInputs}) {
-        all.push_back({{{"weights", std::string(reference::name_of(weights))},
-                        {"input", std::string(reference::name_of(tokens))},
-                        {"rotation", std::to_string(order == 1 ? 0 : order)}},
-                       1,
-                       [=] { return std::vector{compared(weights, tokens, order)}; }});
+        all.push_back(
+            {{{"weights", std::string(reference::name_of(weights))},
+              {"input", std::string(reference::name_of(tokens))},
+              {"rotation", std::to_string(order == 1 ? 0 : order)}},
+             1,
+             [=] { return std::vector{compared(weights, tokens, order)}; },
+             fmt::format("{} weights, {} tokens, {}", reference::name_of(weights), reference::name_of(tokens),
+                         order == 1 ? "no rotation" : fmt::format("rotation {}", order))});
       }
     }
   }

@@ -5,13 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <system_error>
 
 #include "common/host/error.hpp"
 
@@ -19,11 +15,14 @@ namespace fwht::sweep {
 namespace {
 
 // Names as they are here, without what Google Benchmark says of its own loop ("/iterations:1/manual_time"),
-// so that a filter with an end finds them and two outputs compare by variant, problem and mode.
+// so that a filter with an end finds them and two outputs compare by variant, problem and mode. At the end
+// `written` says whether the stream took everything: Google Benchmark, which opens and closes it, does not.
 template <class Reporter>
 class Named : public Reporter {
  public:
-  using Reporter::Reporter;
+  template <class... Arguments>
+  explicit Named(bool& written, Arguments... arguments) : Reporter(arguments...), written_(written) {}
+
   void ReportRuns(const std::vector<benchmark::BenchmarkReporter::Run>& runs) override {
     std::vector<benchmark::BenchmarkReporter::Run> named = runs;
     for (auto& run : named) {
@@ -33,13 +32,21 @@ class Named : public Reporter {
     }
     Reporter::ReportRuns(named);
   }
+
+  void Finalize() override {
+    Reporter::Finalize();
+    written_ = this->GetOutputStream().flush().good();
+  }
+
+ private:
+  bool& written_;
 };
 
 // Google Benchmark's JSON with a context of our own: its context would name the host and the folder of the
 // program.
 class JsonFile : public Named<benchmark::JSONReporter> {
  public:
-  explicit JsonFile(const Provenance& provenance) : provenance_(provenance) {}
+  JsonFile(bool& written, const Provenance& provenance) : Named(written), provenance_(provenance) {}
 
   bool ReportContext(const Context& context) override {
     const nlohmann::ordered_json about = {
@@ -62,20 +69,20 @@ class JsonFile : public Named<benchmark::JSONReporter> {
 // Without the lines about the host's caches and its frequency: they say nothing about a device.
 class Console : public Named<benchmark::ConsoleReporter> {
  public:
-  Console() : Named(OO_None) {}
+  explicit Console(bool& written) : Named(written, OO_None) {}
   bool ReportContext(const Context& context) override {
     name_field_width_ = context.name_field_width;
     return true;
   }
 };
 
-std::unique_ptr<benchmark::BenchmarkReporter> make_reporter(const std::string& format,
+std::unique_ptr<benchmark::BenchmarkReporter> make_reporter(const std::string& format, bool& written,
                                                             const Provenance& provenance) {
-  if (format == "json") return std::make_unique<JsonFile>(provenance);
+  if (format == "json") return std::make_unique<JsonFile>(written, provenance);
   BENCHMARK_DISABLE_DEPRECATED_WARNING
-  if (format == "csv") return std::make_unique<Named<benchmark::CSVReporter>>();
+  if (format == "csv") return std::make_unique<Named<benchmark::CSVReporter>>(written);
   BENCHMARK_RESTORE_DEPRECATED_WARNING
-  return std::make_unique<Console>();
+  return std::make_unique<Console>(written);
 }
 
 // One benchmark: its function is called once per repetition.
@@ -172,22 +179,14 @@ void run_benchmarks(const std::vector<Job>& jobs, const std::function<Outcome(co
   argv.push_back(nullptr);
   int argc = static_cast<int>(arguments.size());
   benchmark::Initialize(&argc, argv.data());
-  const auto display = make_reporter(options.format, provenance);
-  const auto file = options.out.empty() ? nullptr : make_reporter(options.out_format, provenance);
+  bool displayed = false, written = options.out.empty();  // what is displayed is looked at where programs end
+  const auto display = make_reporter(options.format, displayed, provenance);
+  const auto file = options.out.empty() ? nullptr : make_reporter(options.out_format, written, provenance);
   benchmark::RunSpecifiedBenchmarks(display.get(), file.get(), "all");  // filtered by filter_by_name
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
-  if (!options.out.empty() && !is_whole_report(options.out, options.out_format))
+  if (!written)
     throw std::runtime_error(fmt::format("--benchmark_out={} was cut off while it was written", options.out));
-}
-
-bool is_whole_report(const std::string& path, const std::string& format) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return true;
-  std::ifstream file(path, std::ios::binary);
-  if (format == "json") return nlohmann::json::accept(file);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return !text.empty() && text.back() == '\n';
 }
 
 }  // namespace fwht::sweep

@@ -32,12 +32,8 @@ void finish(const CLI::App& app, BenchmarkOptions& options);
 /// Runs every job under its name, in order, with manual time: `measure` is called once per job, and each of
 /// its replays is one repetition. The counters are bytes_per_second and fraction_of_limit; what is not ok
 /// becomes an error. Reports go to standard output and, where options.out names a file, into it. Throws
-/// std::runtime_error when that file has not become whole.
+/// std::runtime_error when that file did not take everything.
 void run_benchmarks(const std::vector<Job>& jobs, const std::function<Outcome(const Job&)>& measure,
                     const BenchmarkOptions& options, const Provenance& provenance);
-
-/// Whether a report came to its end: one JSON text, or whole lines. A device or a pipe cannot be looked at
-/// and counts as whole.
-bool is_whole_report(const std::string& path, const std::string& format);
 
 }  // namespace fwht::sweep

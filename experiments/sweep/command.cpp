@@ -274,12 +274,15 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   };
   if (options.dry_run) {
     print_dry_run(list);
+    // Definitions and workloads need no machine that runs them; a run that could measure nothing is refused.
+    if (options.exported.empty()) require_jobs(list);
     write_export({}, gather_provenance(argc, argv, device));
     return 0;
   }
 
   require_jobs(list);
   require_writable(options.benchmark.out);
+  if (!options.exported.empty()) make_dataset(options.exported[1]);
   const Provenance provenance = gather_provenance(argc, argv, device);
   const harness::RunInfo info{program, grid.name.empty() ? "problems" : grid.name, grid.text, {1}, names};
   ResultsFolder folder =

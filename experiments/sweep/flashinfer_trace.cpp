@@ -1,6 +1,7 @@
 #include "experiments/sweep/flashinfer_trace.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <map>
@@ -305,6 +306,15 @@ void require_no_dataset(const fs::path& folder) {
   std::error_code none;
   if (!fs::exists(folder, none) || (fs::is_directory(folder, none) && fs::is_empty(folder, none))) return;
   throw BadRequest(fmt::format("--export: {} is there already; name a new folder", folder.string()));
+}
+
+void make_dataset(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw BadRequest(fmt::format("--export: {} cannot be made: {}", folder.string(), error.message()));
+  if (access(folder.c_str(), W_OK) != 0)
+    throw BadRequest(fmt::format("--export: {} cannot be written", folder.string()));
 }
 
 void write_dataset(const fs::path& folder, const std::vector<TraceFile>& files) {

@@ -29,6 +29,9 @@ std::vector<TraceFile> flashinfer_trace(const std::vector<harness::Case>& cases,
 
 /// Throws BadRequest where the folder is there and not empty.
 void require_no_dataset(const std::filesystem::path& folder);
+/// Makes the folder, before anything is measured for it; throws BadRequest where it cannot be made or
+/// written.
+void make_dataset(const std::filesystem::path& folder);
 /// Throws std::runtime_error where a file cannot be written.
 void write_dataset(const std::filesystem::path& folder, const std::vector<TraceFile>& files);
 

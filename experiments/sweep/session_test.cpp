@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <fstream>
 #include <stdexcept>
 
 #include "common/host/error.hpp"
@@ -269,20 +268,6 @@ TEST(Report, SaysInWordsWhatCameOut) {
       "why\n");
   EXPECT_NE(all.find("7 problems are not supported by a variant: unsupported.csv says why\n"),
             std::string::npos);
-}
-
-TEST(Report, OfGoogleBenchmarkIsWholeOrNot) {
-  const std::string path = testing::TempDir() + "report_is_whole";
-  const auto is_whole = [&](const char* text, const char* format) {
-    std::ofstream(path) << text;
-    return is_whole_report(path, format);
-  };
-  EXPECT_TRUE(is_whole("{\"benchmarks\": []}\n", "json"));
-  EXPECT_FALSE(is_whole("{\"benchmarks\": [", "json")) << "the disk was full";
-  EXPECT_TRUE(is_whole("name,time\na,1\n", "csv"));
-  EXPECT_FALSE(is_whole("name,time\na,", "csv"));
-  EXPECT_FALSE(is_whole("", "console"));
-  EXPECT_TRUE(is_whole_report("/dev/null", "json"));
 }
 
 TEST(Report, NamesTheBestVariantOfEachLength) {
