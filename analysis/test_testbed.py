@@ -196,6 +196,12 @@ def test_reads_what_ctest_wrote() -> None:
     assert [line for line in log if not building.NOT_SHOWN.search(line)] == shown
 
 
+def test_says_what_pytest_skipped_in_a_test_that_passed() -> None:
+    details = "SKIPPED [1] ../a/test_torch.py:12: could not import 'torch'\nSKIPPED [3] ../a/test_b.py:4: no GPU\nSKIPPED [2] ../a/test_a.py: no GPU\n9 passed"
+    assert building.skips_inside(details) == ["      5 no GPU: test_a.py, test_b.py", "      1 could not import 'torch': test_torch.py"]
+    assert building.skip_reasons(details) == [] == building.skips_inside("9 passed")
+
+
 def test_what_failed_is_said_again_at_the_end(tmp_path: Path) -> None:
     report = tmp_path / "ctest.xml"
     assert building.last_words(report) == []

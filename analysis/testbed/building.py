@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,9 +81,12 @@ def run_ctest(directory: Path, *selection: str) -> int:
                 blank = line == "\n"
     if not details.is_file():  # ctest ended before it ran anything
         return ctest.returncode
-    reasons = skip_reasons(details.read_text(errors="replace"))  # taken before ctest is called again, which empties the log
+    log = details.read_text(errors="replace")  # taken before ctest is called again, which empties it
+    reasons = skip_reasons(log)
     if reasons:
         print("\nSkipped tests, and why:", *(f"{count:7} {why}" for why, count in reasons), sep="\n")
+    if inside := skips_inside(log):
+        print("\nSkipped inside of tests in Python, which pass without them:", *inside, sep="\n")
     for name, lines in last_words(directory / "ctest.xml"):
         print(f"\n{name} failed; its last lines:", *(f"  {line}" for line in lines), sep="\n")
     list_tests(directory, selection)
@@ -98,6 +101,15 @@ def skip_reasons(details: str) -> list[tuple[str, int]]:
     """Reason and number of tests, the commonest first, from ctest's LastTest.log."""
     found = re.findall(r": Skipped\n(.*)|^skipped: (.*)", details, re.M)
     return Counter(re.sub(r" *\(.*", "", gtest or other).strip() for gtest, other in found).most_common()
+
+
+def skips_inside(details: str) -> list[str]:
+    """A line for each reason why pytest skipped cases or whole files, the commonest first: how many, why, in which files."""
+    cases, files = Counter[str](), defaultdict[str, set[str]](set)
+    for count, path, why in re.findall(r"^SKIPPED \[(\d+)\] (\S+?\.py)(?::\d+)?: (.*)", details, re.M):
+        cases[why] += int(count)
+        files[why].add(Path(path).name)
+    return [f"{count:7} {why}: {', '.join(sorted(files[why]))}" for why, count in cases.most_common()]
 
 
 def last_words(report: Path, tests: int = 4, lines: int = 25) -> list[tuple[str, list[str]]]:
