@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ transformers = pytest.importorskip("transformers", minversion="5")
 from safetensors.torch import load_file
 
 import fwht.evaluate  # noqa: E402
-from fwht.evaluate import gptq, hooks, measure, program, rotate, schemes  # noqa: E402
+from fwht.evaluate import cost, gptq, hooks, measure, outliers, program, rotate, schemes  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {
@@ -150,9 +151,10 @@ def test_what_is_no_such_model():
 
 def test_texts_that_do_not_fit():
     class Tokenizer:
-        bos_token_id = None
+        bos_token_id, seen = None, 0
 
         def __call__(self, text, add_special_tokens):
+            self.seen += 1
             return {"input_ids": [ord(c) for c in text]}
 
     with pytest.raises(ValueError, match="the text has 3 tokens"):
@@ -161,6 +163,100 @@ def test_texts_that_do_not_fit():
         measure.blocks_of(Tokenizer(), "z" * 64, 8, 64, 100)
     text = measure.blocks_of(Tokenizer(), "ab\0" * 3 + "c" * 20, 4, 16, 128)
     assert text.blocks.shape == (4, 4)
+    begins = Tokenizer()
+    begins.bos_token_id = 1
+    assert measure.blocks_of(begins, "\2\3\0\4\5\0\6\7\x08\x09" + "\0\2\3" * 9, 4, 12, 128).blocks.tolist() == [[1, 2, 3, 1], [1, 4, 5, 1], [1, 6, 7, 8]]
+    assert begins.seen == 5  # documents until they have more tokens than are asked for and a block
+
+
+def test_what_is_measured_by_hand(monkeypatch):
+    monkeypatch.setattr(measure, "SLICE", 16)
+    ids = torch.randint(0, 96, (2, 40), generator=torch.Generator().manual_seed(1))
+    models = model_of("llama").float(), turned(model_of("llama").float(), "folded", "w4a4-int4")
+    reference = measure.Reference(models[0], measure.Text(ids, ""), 1)
+    with torch.no_grad():
+        theirs, ours = (model(ids, use_cache=False).logits[:, :-1].double().log_softmax(-1) for model in models)
+    loss, own_loss = (-each.gather(-1, ids[:, 1:, None]).mean((1, 2)) for each in (ours, theirs))
+    kl, same = (theirs.exp() * (theirs - ours)).sum(-1).mean(1), (theirs.argmax(-1) == ours.argmax(-1)).double().mean(1)
+    np.testing.assert_allclose(reference.measure(models[1]), torch.stack((loss, kl, same), 1), rtol=1e-4)
+    np.testing.assert_allclose(reference.loss, own_loss, rtol=1e-4)
+
+
+def test_intervals_are_as_much_wider_as_students_t():
+    t = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 6: 2.4469, 7: 2.3646, 8: 2.3060, 9: 2.2622, 30: 2.0423}
+    assert [measure._wider(free + 1) for free in t] == pytest.approx([each / 1.959964 * ((free + 1) / free) ** 0.5 for free, each in t.items()], rel=2e-3)
+
+
+def test_moments_of_inputs():
+    """Kurtosis of a token, the largest over the RMS of all, and the first token apart."""
+    assert outliers._moments(torch.tensor([[[8.0, 0, 0, 0], [2, -2, 2, 2], [-4, 0, 0, 0]]])).tolist() == pytest.approx([2.5, 2, 4])
+
+
+def test_outliers_of_a_layer():
+    ids, seen = torch.arange(40)[None], []
+    model = model_of("llama").float()
+    model.model.layers[1].mlp.down_proj.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    rows = outliers.outliers(model, measure.Text(ids, ""), 1)
+    sites = sorted(["attention", "output", "mlp", "down", "query", "key", "value"])
+    assert [(row["layer"], row["site"]) for row in rows] == [(layer, site) for layer in (0, 1) for site in sites]
+    moments = [outliers._moments(x).tolist() for x in (seen[0], fwht.operators.transform(seen[0]))]
+    assert list(rows[len(sites) + sites.index("down")].values())[2:] == pytest.approx(sum(moments, []))
+    assert not any(vars(layer.self_attn).get(hooks._TAP) for layer in model.model.layers)
+
+
+def test_what_a_layer_costs_is_of_its_shapes(monkeypatch):
+    made = []
+
+    def randn(*shape, device, dtype):
+        made.append(shape)
+        return torch.empty(shape, device="meta", dtype=dtype)
+
+    monkeypatch.setattr(torch, "randn", randn)
+    monkeypatch.setattr(cost, "times_in_turn", lambda cases, **_: cases)
+    cases = cost.cost(FAMILIES["llama"][0](hidden_size=96, intermediate_size=224, num_attention_heads=4, num_key_value_heads=2, head_dim=32), torch.half, 5)
+    assert made == [(5, 96), (256, 96), (5, 128), (96, 128), (5, 96), (448, 96), (5, 224), (96, 224), (5, 6, 32), (5, 224)]
+    assert [tuple(y.shape) for y in cases["products"]()] == [(5, 256), (5, 96), (5, 448), (5, 96)] and {"R3", "R4"} < set(cases)
+
+
+# What the names say, written out: weights, inputs; queries, keys, values.
+SCHEMES = {
+    "none": "- - - - -", "fp8-attention": "- - e4m3:tensor e4m3:tensor e4m3:tensor", "fp8-attention-head": "- - e4m3:row,t96 e4m3:row,t96 e4m3:row,t96",
+    "kv8": "- - - int8:row int8:row", "kv4": "- - - int4:row int4:row", "kv4-mxfp4": "- - - mxfp4 mxfp4", "kv4-nvfp4": "- - - nvfp4 nvfp4",
+    "w8a8-int8": "int8:row int8:row - - -", "w8a8-int8-tensor": "int8:row int8:tensor - - -", "w8a8-fp8": "e4m3:row e4m3:row - - -",
+    "w8a8-fp8-tensor": "e4m3:row e4m3:tensor - - -", "w4a16": "int4:128 - - - -", "w4a16-row": "int4:row - - - -", "w4a16-gptq": "gptq,int4:128 - - - -",
+    "w4a16-row-gptq": "gptq,int4:row - - - -", "w4a16-mxfp4": "mxfp4 - - - -", "w4a16-nvfp4": "nvfp4 - - - -", "w4a8": "int4:row int8:row - - -",
+    "w4a4-int4": "int4:row int4:row - - -", "w4a4-int4-gptq": "gptq,int4:row int4:row - - -", "w4a4-int4-128": "int4:128 int4:128 - - -",
+    "w4a4-mxfp4": "mxfp4 mxfp4 - - -", "w4a4-nvfp4": "nvfp4 nvfp4 - - -", "w4a4kv4-int4": "int4:row int4:row - int4:row int4:row",
+}  # fmt: skip
+
+
+def test_a_scheme_does_what_its_name_says(monkeypatch):
+    """In the codes that are made, not in the table of names; R3 turns queries and keys."""
+    found, model, rotation = {}, model_of("llama", num_hidden_layers=1).float(), rotate.Rotation.parse("R3")
+
+    def round_trip(x, encoding, rotate=False, signs=None):
+        part = {2: "weights", 3: "inputs"}.get(x.dim()) or "qkv"[int(x.flatten()[0])]
+        assert found.setdefault(part, encoding) == encoding and rotate == (part in ("q", "k"))
+        return x
+
+    monkeypatch.setattr(hooks, "round_trip", round_trip)
+    monkeypatch.setattr(hooks, "round_weights", lambda model, encoding, *_: found.update(weights=f"gptq,{encoding}"))
+    for name, scheme in schemes.SCHEMES.items():
+        found.clear()
+        installed = hooks.install(copy.deepcopy(model), scheme, rotation, torch.zeros(1, 8, dtype=torch.int64))
+        installed.model.layers[0].self_attn.forward = lambda **given: (given["hidden_states"].new_zeros(1, 3, 96), None)
+        installed(torch.zeros(1, 3, dtype=torch.int64), use_cache=False)
+        q, k, v = (torch.full((1, heads, 3, 32), value) for heads, value in ((4, 0.0), (2, 1.0), (2, 2.0)))
+        hooks.attention(SimpleNamespace(**{hooks._STATE: getattr(installed.model.layers[0].self_attn, hooks._STATE)}), q, k, v, None)
+        assert " ".join(found.get(part, "-") for part in ("weights", "inputs", *"qkv")) == SCHEMES.get(name), name
+    assert schemes.SCHEMES.keys() == SCHEMES.keys()
+
+
+def test_the_signs_of_r1_are_of_the_seed():
+    """A checkpoint names the seed alone."""
+    model = model_of("llama")
+    expected = fwht.operators.transform(model.model.embed_tokens.weight.detach(), signs=fwht.operators.random_signs(96, 6))
+    torch.testing.assert_close(rotate.rotate_model(model, "R1", seed=3).model.embed_tokens.weight.detach(), expected)
 
 
 def test_a_verdict_needs_an_interval_on_one_side():
@@ -168,6 +264,15 @@ def test_a_verdict_needs_an_interval_on_one_side():
     kls = {"plain": base + 1, "folded": base, "a": base * 0.9, "b": base + 0.01, "c": base[::-1]}
     rows = {f"x|{mode}": {"kl": list(kl)} for mode, kl in kls.items()}
     assert [program.verdict(rows, "x", mode) for mode in "abc"] == ["helps", "hurts", "no difference"]
+
+
+def test_what_the_table_says():
+    rows = {f"x|{mode}": {"loss": [1, 3], "kl": kl, "same": [1, 0.5]} for mode, kl in (("folded", [0.2, 0.4]), ("rotated", [0.1, 0.2]))}
+    folded, rotated = program.summary(rows)
+    assert [rotated[key] for key in ("perplexity", "kl", "same", "recovered")] == pytest.approx([np.e**2, 0.15, 0.75, 0.5]) and folded["recovered"] is None
+    said = program.table({"summary": [rotated], "refused": {}, "cost": {"16": {"R3": 1.0, "R4": 2.0, "products": 30.0}}}, ["x"], ["folded", "rotated"])
+    assert re.match(r"x +rotated +7\.389 +150\.000 \[.*\] +75\.00 ", said.splitlines()[1])
+    assert said.endswith("16 tokens: R3 1.00 us, R4 2.00 us a layer, 10.0 % of its matrix products")
 
 
 @pytest.fixture(scope="module")
@@ -348,6 +453,12 @@ def test_gptq_has_less_error_on_its_inputs(encoding, k):
     assert all(len(group.unique()) <= 2 * codes + 1 for row in groups for group in row)  # one scale a group
 
 
+def test_gptq_is_damped_by_a_hundredth():
+    """Of two equal inputs the second takes up 1 / 1.01 of the first one's error; of the rows one lies above a half then, one below."""
+    gram = torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]]).double()
+    assert gptq.rounded(torch.tensor([[0.4, 0.1041, 7], [0.4, 0.1039, 7]]), gram, "int4:row").tolist() == [[0, 1, 7], [0, 0, 7]]
+
+
 def test_gptq_takes_an_input_that_is_never_used():
     weight, x = torch.randn(4, 64), torch.randn(200, 64).double()
     x[:, 5] = 0
@@ -431,12 +542,17 @@ def test_stored_values_have_the_digits_of_float32(tmp_path):
     assert max(len(str(value)) for value in again.rows["kv4|plain"]["same"]) <= 13
 
 
-def test_gptq_as_a_scheme(tmp_path):
+def test_gptq_as_a_scheme(tmp_path, monkeypatch):
+    """Calibrated on the text behind what is measured."""
+    used = {}
+    for owner, name, at in ((measure, "Reference", 1), (hooks, "install", 3)):
+        monkeypatch.setattr(owner, name, lambda *given, name=name, at=at, call=getattr(owner, name): (used.update({name: given[at]}), call(*given))[1])
     asked = ["--demo", "--formats", "w4a16-row,w4a16-row-gptq,w4a16-gptq", "--rotations", "folded", "--tokens", "2048", "--calibration", "8"]
     assert program.main([*asked, "--output", str(tmp_path)]) == 0
     data = json.loads((tmp_path / "evaluation.json").read_text())
     ours, nearest = (np.array(data["rows"][f"{name}|folded"]["kl"]) for name in ("w4a16-row-gptq", "w4a16-row"))
-    assert measure.interval(ours - nearest)[1] < 0 and data["about"]["calibration_blocks"] == 8
+    assert measure.interval(ours - nearest)[1] < 0 and data["about"]["calibration_blocks"] == len(used["install"]) == 8
+    assert not (used["install"][:, None] == used["Reference"].blocks).all(-1).any()
     assert "128" in data["refused"]["w4a16-gptq|folded"]  # 448 inputs have no groups of 128
     with pytest.raises(ValueError, match="w4a16-row-gptq is calibrated on blocks of text"):
         hooks.install(model_of("llama"), schemes.SCHEMES["w4a16-row-gptq"], rotate.Rotation(), torch.zeros(0, 8, dtype=torch.int64))
