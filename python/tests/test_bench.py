@@ -1,5 +1,6 @@
 """python -m fwht.bench: peers, their kernels where the host can run them, and the way into the sweep's library."""
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -7,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -504,6 +506,8 @@ def test_a_run_of_attention(module, monkeypatch, tmp_path, capsys):
     kernel = _attention.CudnnFp8
     monkeypatch.setattr(_attention, "CudnnFp8", lambda shape: kernel(shape, "cpu"))
     monkeypatch.setattr(_attention, "inputs_of", lambda shape, data, seed: inputs(shape, data, seed, "cpu"))
+    calibrated, of = _attention.calibrated, []
+    monkeypatch.setattr(_attention, "calibrated", lambda x, rotate: (of.append(x), calibrated(x, rotate))[1])
     monkeypatch.setattr(_attention, "times_of", times_of)
     monkeypatch.setattr(_attention, "_copy", lambda bytes_moved: lambda: None)
     monkeypatch.setattr(_attention, "_plain_attention", lambda x: ("NONE", _attention.attention))
@@ -515,6 +519,7 @@ def test_a_run_of_attention(module, monkeypatch, tmp_path, capsys):
     assert _run.main(asked) == 0
     written, said = json.loads((tmp_path / "attention.json").read_text()), capsys.readouterr()
     rows = {row["case"]: row for row in written["rows"]}
+    assert of and all(x is inputs(SHAPE, "channels", 1, "cpu") for x in of)  # other data than what is measured, which has the seed 0
     assert set(rows) == set(_attention.CASES) and written["about"]["library"]["version"] == fwht.__version__
     assert rows["bf16"]["v_us"] is None and rows["bf16"]["layer_us"] == 2.0 and rows["bf16"]["rel_l2"] < 0.1
     for case, row in rows.items():
@@ -722,15 +727,16 @@ def test_a_run_of_walsh(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err.startswith("fwht.bench walsh: --chain r4: unknown; known: rounds, rounds_bf16")
 
 
-def test_eager_calls_are_timed_in_turn(monkeypatch):
-    from fwht._torch import graph_times
+@pytest.fixture
+def seen(monkeypatch):
+    """A list whose every element takes a millisecond, as events of a device see it."""
 
     class Event:
         def __init__(self, enable_timing):
             assert enable_timing
 
         def record(self):
-            self.at = len(seen)
+            self.at = len(made)
 
         def synchronize(self):
             pass
@@ -738,13 +744,42 @@ def test_eager_calls_are_timed_in_turn(monkeypatch):
         def elapsed_time(self, end):
             return float(end.at - self.at)
 
-    seen = []
+    made = []
     monkeypatch.setattr(torch.cuda, "Event", Event)
+    return made
+
+
+def clock(*lasting):
+    """Of readings around what lasts so long."""
+    return iter([at for length in lasting for at in (0, length)]).__next__
+
+
+def test_eager_calls_are_timed_in_turn(seen, monkeypatch):
+    from fwht._torch import graph_times
+
     calls = {"a": lambda: seen.append("a"), "b": lambda: seen.extend("bb")}
     assert graph_times.eager_times_in_turn(calls, rounds=3) == {"a": 1e3, "b": 2e3} and seen == ["a", "b", "b"] * 3
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
     monkeypatch.setattr(graph_times, "graph_of", lambda call, repeats: type("Graph", (), {"replay": lambda self: [call() for _ in range(repeats)]})())
     assert graph_times.times_in_turn(calls, repeats=5, rounds=3) == {"a": 1e3, "b": 2e3}
+    lasting = iter([1, 10, 2])
+    assert graph_times.eager_times_in_turn({"a": lambda: seen.extend("a" * next(lasting))}, rounds=3) == {"a": 2e3}
+
+
+def test_times_of_the_host_are_medians(monkeypatch):
+    none = contextlib.nullcontext
+    cuda = SimpleNamespace(device=none, synchronize=lambda *_: None, _sleep=lambda _: None)
+    monkeypatch.setattr(_library, "torch", SimpleNamespace(device=lambda *_: None, no_grad=none, cuda=cuda, randn=lambda *_, **__: None))
+    monkeypatch.setattr(_library, "time", SimpleNamespace(perf_counter_ns=clock(1e4, 1e5, 2e4)))
+    assert _library.host_us(lambda *_: None, SimpleNamespace(device=0, rows=1, n=1, dtype=None, in_place=True), calls=10, bursts=3) == 2
+    monkeypatch.setattr(_layers, "HOST_ROUNDS", 3)
+    monkeypatch.setattr(_layers, "time", SimpleNamespace(perf_counter=clock(9, 1, 10, 2)))  # the first warms up
+    assert _layers.host_us(lambda: None, lambda: None) == 2e6 / _layers.HOST_CALLS
+
+
+def test_a_graph_holds_as_many_calls_as_fill_its_time(seen, monkeypatch):
+    monkeypatch.setattr(_long, "GRAPH_US", 12000)
+    assert [_long._repeats(lambda: seen.extend(range(length)), 7) for length in (1, 2, 3, 20)] == [7, 6, 4, 1]
 
 
 # --- layers ----------------------------------------------------------------------------------------------------------
@@ -796,8 +831,9 @@ def test_a_layer_that_fails_takes_no_other_along(monkeypatch, tmp_path, capsys):
 
 
 def test_layers_are_timed_with_other_weights(monkeypatch):
-    """As many modules in turn as hold COLD bytes; times are of the calls of a graph."""
+    """As many modules in turn as hold COLD bytes, more than any L2; times are of the calls of a graph."""
     seen, x = [], torch.ones(2, 128)
+    assert _layers.COLD > 2 * (126 << 20)
     monkeypatch.setattr(_layers, "COLD", 3 * 128 * 16 * 4)
     monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: seen.append(self))
     call = _layers.cold(torch.nn.Linear(128, 16, bias=False), x)
@@ -813,6 +849,33 @@ def test_layers_are_timed_with_other_weights(monkeypatch):
     monkeypatch.setattr(_layers, "times_in_turn", times_in_turn)
     assert _layers.device_times({"bf16": torch.nn.Linear(128, 16)}, _layers.tokens_of(1, 128, "normal", 0, "cpu")) == {"bf16": 1.5}
     assert torch.equal(weight, _layers.weight_of(16, 128, 0, "cpu"))
+
+
+def test_weights_of_four_bits_take_all_sixteen_codes():
+    qweight, qzeros, scales = _layers.rounded((torch.arange(128.0) % 16 - 7).expand(8, -1))[:3]
+    assert scales.eq(1).all() and qzeros.eq(0x66666666).all()  # stored less one
+    assert qweight[:2, 0].tolist() == [0x76543210, 0xFEDCBA98 - (1 << 32)] and qweight.shape == (16, 8)
+
+
+def test_outliers_of_tokens():
+    """50 times in one input of 512, +-1000 in one, at the same places whatever the seed."""
+    plain, channels, massive, other = (
+        _layers.tokens_of(16, 1024, data, seed, "cpu").float() for data, seed in (("normal", 2), ("channels", 2), ("massive", 2), ("massive", 3))
+    )
+    ratio = (channels / plain).mean(0)
+    assert ((ratio - 50).abs() < 1).sum() == 2 and ratio.eq(1).sum() == 1022
+    assert massive.eq(1000).all(0).equal(other.eq(-1000).all(0)) and massive.ne(plain).any(0).sum() == 1 == massive.eq(1000).all(0).sum()
+
+
+def test_what_the_host_calls(monkeypatch):
+    called, compiled = [], torch.nn.Identity()
+    modules = {case: torch.nn.Linear(128, 16, bias=False) for case in _layers.CASES}
+    modules["w4a16"].packed = "packed"
+    monkeypatch.setattr(torch, "compile", lambda module, **_: compiled if module is modules["w4a16"] else None)
+    monkeypatch.setattr(_layers, "host_us", lambda call, wait: called.append(call.func) or 1.0)
+    rows = list(_layers.host_rows(modules, [1], 0, "eager"))
+    assert [row["call"] for row in rows] == list(_layers.CALLS)[:2] + ["GptqLinear", "Fp8Linear", "GptqLinear, compiled"]
+    assert called[2:] == [modules["w4a16"], modules["fp8_rotated"], compiled]
 
 
 @pytest.mark.parametrize(

@@ -179,11 +179,14 @@ def test_a_quantizer_alone_refuses():
         quantize.quantize(x, "nvfp4")
     with pytest.raises(ValueError, match="two codes share a byte"):
         quantize.quantize(torch.ones(2, 63), "int4:row")
-    with pytest.raises(ValueError, match="rotate is False"):
-        quantize.round_trip(x, "int8:row", operator="64")
+    for given in ({"operator": "64"}, {"signs": fwht.operators.random_signs(64, 1)}, {"dense": torch.eye(64)}):
+        with pytest.raises(ValueError, match="rotate is False"):
+            quantize.round_trip(x, "int8:row", **given)
     with pytest.raises(ValueError, match="codes of 4 bits"):
         quantize.dequantize(torch.zeros(2, 64, dtype=torch.int8), None, "int4:row")
     assert quantize.round_trip(x, "nvfp4").eq(1).all()
+    assert quantize.round_trip(x, "nvfp4", rotate=True).tolist() == 2 * [[8] + 63 * [0]]  # the scale is of what is written, not of x
+    assert quantize.round_trip(x * 2.0**-100, "nvfp4").eq(2.0**-100).all()
     assert quantize.quantize(np.zeros((0, 64), "float32"), "int8:row").codes.shape == (0, 64)
 
 
@@ -566,6 +569,7 @@ def test_rms_norm_in_front_of_the_transform(library):
     got = fwht.hadamard_quantize(x, "e4m3:row", prologue=quantize.RmsNorm(weight, 1e-5))
     want = fwht.hadamard_quantize(y, "e4m3:row")
     assert np.array_equal(bits(got.codes), bits(want.codes)) and np.array_equal(got.scales, want.scales)
+    assert quantize.RmsNorm(weight).epsilon == 1e-6
 
 
 @LIBRARIES
