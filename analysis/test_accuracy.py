@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pytest
 
 from analysis import accuracy, charts, pages, report
@@ -176,6 +177,8 @@ def test_ratios_name_the_cause_of_what_leaves_the_window(tmp_path):
     error(writer, "naive", "f16", 1024, "massive_channel", ratio=0.7)
     error(writer, "naive", "f16", 16, "outlier_channels", ratio=0.92)
     error(writer, "naive", "bf16", 16, "massive_channel", ratio=0.6, for_data=0.94)
+    error(writer, "naive", "f16", 32, "outlier_channels", ratio=0.92)
+    error(writer, "naive", "f16", 32, "normal", ratio=0.92)
     error(writer, "naive", "bf16", 1024, "uniform", ratio=1.2, for_data=1.2)
     error(writer, "naive", "f16", 1024, "constant", ratio=0.0)  # structured: no statistics
     error(writer, "naive", "f32", 1024, ratio=1.5, for_data=1.5)  # the window is that of 16-bit results
@@ -184,6 +187,8 @@ def test_ratios_name_the_cause_of_what_leaves_the_window(tmp_path):
         ("normal", 1024): "",
         ("massive_channel", 1024): "significand",
         ("outlier_channels", 16): "grid",
+        ("outlier_channels", 32): "wide",
+        ("normal", 32): "binade",
         ("massive_channel", 16): "unexplained",  # it once was: sums absorb small terms
         ("uniform", 1024): "unexplained",
     }
@@ -281,17 +286,27 @@ def test_rotation_gain_is_in_decibels(device):
     table = accuracy.rotation_gain(device).set_index("format")
     assert table["gain_db"]["int8"] == pytest.approx(20 * math.log10(6.4e-2 / 2.8e-3))
     assert table["gain_db"]["e4m3"] < -20
+    device.tables["quantization.csv"].loc[lambda rows: rows["variant"] == "exact", "bulk_rel_l2"] /= 10
+    assert accuracy.rotation_gain(device)["bulk_gain_db"].to_numpy() == pytest.approx(table["gain_db"].to_numpy() + 20)
 
 
 def test_a_variants_own_rounding_is_compared_with_exact_rotation(device):
     table = accuracy.transform_visibility(device)
     assert set(table["variant"]) == {"hadacore"} and table["added"].tolist() == pytest.approx([0.05] * len(table))
+    rows = device.tables["quantization.csv"]
+    twice = rows["rel_l2"].where(rows["variant"] == "exact", 2 * rows["rel_l2"])
+    device.tables["quantization.csv"] = pd.concat([rows, rows.assign(input="normal", rel_l2=twice)])
+    table = accuracy.transform_visibility(device)  # the largest of all inputs
+    assert set(table["input"]) == {"normal"} and table["added"].tolist() == pytest.approx([1.1] * len(table))
 
 
 def test_overflow_begins_at_the_first_spurious_norm(device):
     table = accuracy.overflow_onset(device).set_index("variant")
     assert table["onset"]["hadacore"] == 1.5
     assert math.isnan(table["onset"]["warp_shuffle"])
+    rows = device.tables["overflow.csv"]
+    rows.loc[rows["norm_over_limit"] == 2, "overflowing_rows"] = 4  # no row is left whose result is finite
+    assert table["largest_tested"].eq(2).all() and accuracy.overflow_onset(device)["largest_tested"].eq(1.5).all()
 
 
 def test_attention_shows_the_median_variant_and_the_range(device):

@@ -270,14 +270,26 @@ def test_the_first_screen_says_which_layer_to_take(tmp_path):
     add_layers(old, "cold", 512, 8, w4a16_pipelined=1, dense_fp16=20)
     add_layers(new, "cold", 4096, 64, w4a16_prefill=12.5, dense_fp16=12)
     add_layers(new, "cold", 8192, 64, w4a16_prefill=20)  # nothing to compare with
+    add_layers(old, "cold", 4096, 16, w4a16_pipelined=5, dense_fp16=20)
+    add_layers(new, "cold", 4096, 16, w4a16_pipelined=6, dense_fp16=18)
+    add_layers(old, "cold", 4096, 8, dense_fp16=25)  # the faster product counts
+    old.tables["linear.csv"][-1]["zero_points"] = "v2"
     devices = [load([writer.write(tmp_path / f"{name}_h200")])[0] for writer, name in ((new, "20261121T100000Z_1"), (old, "20261120T100000Z_0"))]
     (found,) = layers.by_tokens(devices)
     assert found[["m", "n", "time_us", "share", "names"]].to_numpy().tolist() == [
-        [8, 4096, 5, 4, "`w4a16_pipelined`"], [64, 4096, 12.5, 0.96, "`w4a16_prefill`"],
+        [8, 4096, 5, 4, "`w4a16_pipelined`"], [16, 4096, 6, 3, "`w4a16_pipelined`"], [64, 4096, 12.5, 0.96, "`w4a16_prefill`"],
     ]  # fmt: skip
     page = pages.render("linear_which.md.j2", **pages.layer_values(devices))
     assert "| tokens | n = k = 4096 | which |" in page and "| 64 | 12.5 (0.96) | `w4a16_prefill` |" in page
     assert page.count("_h200`") == 2 and "No complete results folder" in pages.render("linear_which.md.j2", **pages.layer_values([]))
+
+
+def test_the_limit_of_a_layer_is_the_least_of_its_variants(tmp_path):
+    writer = FolderWriter()
+    add_layers(writer, "cold", 4096, 8, w4a16_pipelined=5, dense_fp16=20)
+    writer.tables["linear.csv"][0]["limit_us"] = 3
+    found = layers.headline(device_of(writer, tmp_path))
+    assert found[["limit_us", "least_limit"]].to_numpy().tolist() == [[3, 3], [4, 3]] and found["square"].all()
 
 
 def test_layers_over_several_gpus(tmp_path):
@@ -344,6 +356,7 @@ def test_a_measured_layer_stands_beside_what_a_run_over_fewer_said(tmp_path):
     timed = TIMES | {("tp_aware", "gather"): 62.0}
     writers = [over_gpus((1, 2), TIMES, 50.0, **before), over_gpus((1, 2, 4), timed, 1.0), over_gpus((1, 2), TIMES, 7.0, **after)]
     writers += [over_gpus((1, 2), TIMES, 9.0, device=H100, utc_start="2026-11-20T09:30:00Z")]
+    writers += [over_gpus((1, 2, 4), timed, 1.0, utc_start="2026-11-22T09:00:00Z", utc_end="2026-11-22T09:01:00Z")]  # measured again
     devices = runs_of(tmp_path, *writers)
     device = next(d for d in devices if d.name == "NVIDIA H200")
     found = prediction(device, devices)

@@ -53,6 +53,13 @@ def test_host_only_folder_is_named_after_the_cpu(host):
     assert set(device.results["mode"]) == {"host"}
 
 
+@pytest.mark.parametrize(("architectures", "code"), [("80;90a-real", ""), ("75;80", "sm_80"), ("80;100", "sm_80"), ("120;100", "sm_100")])
+def test_code_for_another_architecture(tmp_path, architectures, code):
+    """That of the greatest capability up to the device's own, whose PTX it compiles."""
+    folder = load_folder(small(cuda_flags=f"-O3 architectures {architectures}").write(tmp_path / "run"))
+    assert folder.code == code and folder.device == "NVIDIA H200" + f", {code} code" * bool(code)
+
+
 def test_a_sweep_or_an_accuracy_run_alone_is_enough(tmp_path):
     sweep = small().write(tmp_path / "a")
     (sweep / "accuracy.csv").unlink()
@@ -567,14 +574,15 @@ def test_a_loaded_machine_is_known(tmp_path):
     assert not load_folder(small().write(tmp_path / "older")).loaded
 
 
-def test_repeatability_is_what_two_measurements_of_one_kernel_differ_by(tmp_path):
-    """auto and what it picks launch the same kernel: 20 pairs, of which one differs by 5 %, the others by 1 %."""
+@pytest.mark.parametrize(("pairs", "noise"), [(21, 0.02), (20, 0.0215), (19, 0)])
+def test_repeatability_is_what_two_measurements_of_one_kernel_differ_by(tmp_path, pairs, noise):
+    """auto and what it picks launch the same kernel: 20 pairs or more, of which one differs by 5 % and one by 2 %, the others by 1 %."""
     writer = small()
-    for i in range(21):
-        for variant, time, settings in (("naive", 1.0, "{}"), ("auto", 1.05 if i == 20 else 1.01, '{"picked":"naive"}')):
+    for i in range(pairs):
+        for variant, time, settings in (("naive", 1.0, "{}"), ("auto", {1: 1.02, 2: 1.05}.get(i, 1.01), '{"picked":"naive"}')):
             writer.measure(variant, "f16", 1 << 10, 1 << (10 + i), "cold", time_us=time, limit_us=1, fraction_of_limit=1 / time, settings=settings)
     results = load([writer.write(tmp_path / "run")])[0].results
-    assert results["noise"].nunique() == 1 and results["noise"].iloc[0] == pytest.approx(0.01, rel=1e-6)
+    assert results["noise"].nunique() == 1 and results["noise"].iloc[0] == pytest.approx(noise, rel=1e-2)
 
 
 def test_devices_of_different_commits_stand_side_by_side(tmp_path):

@@ -156,6 +156,46 @@ def test_counters_per_element(profiled):
     assert wgmma["of_tensor"] > 0 == naive["of_tensor"] or wgmma["of_tensor"] > naive["of_tensor"]
 
 
+def made() -> profile.Profile:
+    """Peak kernels, and one problem of two kernels; counters of the shorter are half of those of the longer."""
+    long = {"gpu__time_duration.sum": 3000.0, "sm__cycles_elapsed.max": 5000.0, "sm__cycles_active.avg": 4000.0, "launch__grid_size": 750.0,
+            "launch__block_size": 128.0, "launch__occupancy_limit_registers": 4.0, "launch__occupancy_limit_shared_mem": 3.0,
+            "launch__occupancy_limit_blocks": 32.0, "launch__occupancy_limit_warps": 8.0, "dram__bytes_read.sum": 4e5, "dram__bytes_write.sum": 2e5,
+            "lts__t_sectors_srcunit_tex_op_read.sum": 2000.0, "lts__t_sectors_srcunit_tex_op_write.sum": 1000.0,
+            "l1tex__m_xbar2l1tex_read_bytes.sum": 4e4, "l1tex__m_l1tex2xbar_write_bytes.sum": 2e4,
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 6400.0, "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 400.0,
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 6400.0, "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": 800.0,
+            "l1tex__data_pipe_lsu_wavefronts.sum": 1000.0, "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": 100.0,
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": 60.0, "sm__sass_data_bytes_mem_shared_op_ld.sum": 5120.0,
+            "sm__sass_data_bytes_mem_shared_op_ldsm.sum": 2560.0, "sm__sass_data_bytes_mem_shared_op_st.sum": 1280.0,
+            "sm__sass_data_bytes_mem_shared_op_stsm.sum": 1280.0, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": 20.0,
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": 12.0, "smsp__inst_executed.sum": 2000.0,
+            "sm__inst_executed_pipe_fma.sum": 400.0, "sm__inst_executed_pipe_alu.sum": 600.0, "sm__pipe_tensor_cycles_active.sum": 800.0}  # fmt: skip
+    short = {name: value / 2 for name, value in long.items()}
+    problem = {"variant": "naive", "operator": "64", "encoding": "", "dtype": "f16", "n": 64, "rows": 100, "elements": 6400, "placement": "in",
+               "row_stride": 64, "useful_bytes": 25600, "peak": "", "kernel": "k", "symbol": "s", "launch__sm_count": 100.0}  # fmt: skip
+    peak = problem | {"variant": "", "sm__cycles_elapsed.max": 100.0, "gpu__time_duration.sum": 1000.0, "launch__grid_size": 500.0}
+    rows = [problem | short, problem | long, *(peak | {"peak": name, "dram__bytes_read.sum": read, "dram__bytes_write.sum": 0.0,
+            "l1tex__data_pipe_lsu_wavefronts.sum": lsu} for name, read, lsu in (("blocks", 0.0, 0.0), ("dram_read", 4e5, 0.0), ("dram_copy", 3e5, 0.0),
+            ("shuffle", 0.0, 100.0), ("shared", 0.0, 200.0)))]  # fmt: skip
+    return profile.Profile(Path("made"), make_context(), {}, pd.DataFrame(rows), pd.DataFrame())
+
+
+def test_what_follows_from_counters():
+    found = made()
+    assert {name: found.peaks[name] for name in ("blocks", "DRAM", "LSU")} == {"blocks": 0.5, "DRAM": 400, "LSU": 0.02}
+    (row,) = found.problems.to_dict("records")
+    assert {name: row[name] for name in ("kernels", "blocks", "sms", "threads", "limiter", "bound_by")} == {
+        "kernels": 2, "blocks": 750, "sms": 100, "threads": 128, "limiter": "shared memory", "bound_by": "latency: SMs busy 80 %, DRAM 50 %"}  # fmt: skip
+    expected = {
+        "time_us": 4.5, "clock_ghz": 5 / 3, "elements_per_clock": 6400 / 750000, "resident_blocks": 3, "waves": 2.5, "tail": 1 / 6, "sm_busy": 0.8,
+        "blocks_per_us": 250, "block_starts": 0.5, "sectors_per_load": 16, "sectors_per_store": 8, "useful_over_moved": 25600 / 90000, "ideal_bytes": 4,
+        "l2_bytes": 22.5, "dram_bytes": 9e5 / 6400, "lsu_words": 7.5, "shared_words": 1.2, "shared_over_ideal": 2, "bank_conflicts": 0.24,
+        "issue_slots": 15, "fma_slots": 3, "alu_slots": 4.5, "tensor_cycles": 1200 / 6400, "of_DRAM": 0.5, "of_LSU": 0.1,
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+
 def entry(**changes) -> dict:
     row = {f"of_{r}": 0.1 for r in profile.RESOURCES} | {"block_starts": 0.1, "waves": 3.0, "sm_busy": 0.9}
     return row | {"blocks": 7, "sms": 132, "stall_barrier": 2.0, "stall_selected": 9.0} | changes
@@ -168,7 +208,8 @@ def entry(**changes) -> dict:
         ({"block_starts": 1.01, "of_DRAM": 0.76}, "block starts 101 %"),
         ({"of_L2": 0.7, "sm_busy": 0.72}, "start and tail: SMs busy 72 %, then L2 97 %"),
         ({"of_LSU": 0.5}, "latency: SMs busy 90 %, LSU 50 %; waits: barrier"),
-        ({"waves": 0.01}, "latency: 7 blocks for 132 SMs; waits: barrier"),
+        ({"waves": 0.49}, "latency: 7 blocks for 132 SMs; waits: barrier"),
+        ({"waves": 0.51}, "latency: SMs busy 90 %, issue 10 %; waits: barrier"),
     ],
 )
 def test_verdicts(changes, verdict):

@@ -146,7 +146,12 @@ def test_compare_gives_the_speed_up(tmp_path):
     both = tables.compare(a, b)
     assert len(both) == len(a.results)
     assert both["speedup"].between(1.9, 2.0).all() and (both["verdict"] == "faster").all()
+    assert both["fraction_ratio"].to_numpy() == pytest.approx(both["speedup"], rel=1e-3)  # of one limit
     assert (tables.compare(b, a)["verdict"] == "slower").all() and (tables.compare(b, b)["verdict"] == "same").all()
+    slower = [len(tables.slower_beyond(tables.compare(b, a), threshold)) for threshold in (0.85, 1.05)]
+    assert slower == [len(both), 0]  # by how much longer it takes
+    b.results["rel_l2"] *= 3
+    assert tables.compare(a, b)["error_ratio"].to_numpy() == pytest.approx(3)
     summary = tables.compare_summary(both)
     assert list(summary.columns) == ["variant", "dtype", "mode", "problems", "geometric_mean", "least", "greatest", "faster", "slower"]
     (other,) = load([gpu_folder(**SMALL | {"ns": (16,)}).write(tmp_path / "c")])
@@ -246,6 +251,13 @@ def test_which_takes_the_nearest_row_count_and_its_mode(gpu, device):
     assert found["variant"].iloc[0] == "wgmma" and found["time_us"].iloc[1:].is_monotonic_increasing
     _, in_l2 = tables.which([device], "f16", 4096, 2048)
     assert set(in_l2["mode"]) == {"alternating"} and set(in_l2["elements"]) == {1 << 23}
+
+
+def test_which_takes_the_fewer_of_two_row_counts_as_near(tmp_path):
+    writer = FolderWriter()
+    for rows in (32, 8):
+        writer.measure("naive", "f16", 4096, 4096 * rows, "replay")
+    assert set(tables.which(load([writer.write(tmp_path / "run")]), "f16", 4096, 16)[1]["rows"]) == {8}
 
 
 def test_which_answers_from_the_first_run_that_measured_it_or_one_that_measured_it_more_closely(gpu, device, tmp_path):

@@ -1,5 +1,7 @@
 """The tuning table: what is chosen, and that the shipped one is what its results folder says."""
 
+from typing import Any
+
 import pytest
 
 from analysis import tune
@@ -34,7 +36,8 @@ def test_what_rounds_twice_or_forwards_is_no_candidate(tmp_path):
     writer = sweep({("mma_split", 1 << 15, "replay"): 1.0})
     twice = {"predicted_rel_l2": 1.4 * ideal_error("f16")}
     forwards = {"settings": '{"picked":"mma_split","blocks":64}'}
-    for variant, changes in (("hadacore", twice), ("auto", forwards)):
+    apart = {"row_stride": 4160}
+    for variant, changes in (("hadacore", twice), ("auto", forwards), ("wgmma", apart)):
         writer.measure(variant, "f16", 4096, 1 << 15, "replay", time_us=0.1, limit_us=0.1, fraction_of_limit=1.0, **changes)
     folder = writer.write(tmp_path / "run")
     assert list(tune.choices(load([folder])[0].results)["variant"]) == ["mma_split"]
@@ -46,10 +49,12 @@ def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
         ("wgmma", 1 << 15, "replay"): 2.0,
         ("mma_split", 1 << 20, "replay"): 1.005,
         ("wgmma", 1 << 20, "replay"): 1.0,
-        ("mma_split", 1 << 21, "replay"): 1.03,
+        ("mma_split", 1 << 21, "replay"): 1.006,
         ("wgmma", 1 << 21, "replay"): 1.0,
+        ("mma_split", 1 << 22, "replay"): 1.03,
+        ("wgmma", 1 << 22, "replay"): 1.0,
     }
-    assert chosen(tmp_path, times) == ["mma_split", "mma_split", "wgmma"]
+    assert chosen(tmp_path, times) == ["mma_split", "mma_split", "wgmma", "wgmma"]
 
 
 def test_one_variant_that_is_as_fast_everywhere_serves_all(tmp_path):
@@ -128,12 +133,37 @@ def test_the_choices_of_a_table_beside_the_fastest(tmp_path):
     writer = sweep(times)
     writer.measure("warp_shuffle", "f16", 4096, 1 << 15, "replay", time_us=0.5, limit_us=0.5, fraction_of_limit=1.0, throttle="sw_power_cap")
     results = load([writer.write(tmp_path / "run")])[0].results
-    path = tmp_path / "t.csv"
-    path.write_text("# device: a test\n# compute_capability: 90\n# sm_count: 132\ndtype,n,elements,placement,launch,variant\n"
-                    "f16,4096,32768,in,ordinary,mma_split\nf16,4096,32768,in,programmatic,mma_split\nf16,4096,16777216,in,ordinary,wgmma\n")  # fmt: skip
+    path = table_of(tmp_path / "t.csv", "f16,4096,32768,in,ordinary,mma_split\nf16,4096,32768,in,programmatic,mma_split\nf16,4096,16777216,in,ordinary,wgmma\n")
     found = tune.beside_the_best(results, tune.read_table(path)).set_index(["elements", "mode"])
     assert found["choice"].to_dict() == {(1 << 15, "replay"): "mma_split", (1 << 15, "replay_pdl"): "mma_split", (1 << 24, "cold"): "wgmma"}
     assert found["ratio"].round(6).to_dict() == {(1 << 15, "replay"): 1.0, (1 << 15, "replay_pdl"): 1.2, (1 << 24, "cold"): 1.1}
+
+
+def table_of(path, rows="", device="NVIDIA H200", capability=90, sms=132):
+    path.write_text(f"# device: {device}\n# compute_capability: {capability}\n# sm_count: {sms}\ndtype,n,elements,placement,launch,variant\n{rows}")
+    return path
+
+
+def test_the_nearest_choice_of_a_table(tmp_path):
+    """On a logarithmic scale; the larger of two sizes, the own launch, and rows in place where a placement has none."""
+    rows = "".join(f"f16,{n},{elements},{placement},{launch},{variant}\n" for n, elements, placement, launch, variant in (
+        (64, 1024, "in", "ordinary", "a"), (64, 4096, "in", "ordinary", "b"), (64, 4096, "in", "programmatic", "c"),
+        (128, 1024, "in", "ordinary", "d"), (128, 4096, "out", "ordinary", "e")))  # fmt: skip
+    table = tune.read_table(table_of(tmp_path / "t.csv", rows))
+    asked: dict[tuple[Any, ...], str] = {(64, 2000, "in"): "a", (64, 2048, "in"): "b", (64, 9999, "out"): "b", (64, 4096, "in", True): "c",
+             (64, 1024, "in", True): "a", (128, 1, "out"): "e", (128, 1 << 20, "in"): "d", (256, 1, "in"): ""}  # fmt: skip
+    assert {one: table.nearest("f16", *one) for one in asked} == asked and table.nearest("bf16", 64, 1024, "in") == ""
+
+
+def test_the_table_that_a_device_takes(tmp_path):
+    """The nearest capability at or below its own, then the name, then the nearest number of SMs."""
+    shipped = [table_of(tmp_path / f"{i}", device=device, capability=capability, sms=sms) for i, (device, capability, sms) in enumerate((
+        ("NVIDIA A100", 80, 108), ("NVIDIA H100 PCIe", 90, 114), ("NVIDIA H100 SXM", 90, 132), ("NVIDIA B200", 100, 148)))]  # fmt: skip
+    asked = {("NVIDIA A10", "8.6", 72): 0, ("NVIDIA H100 PCIe", "9.0", 132): 1, ("NVIDIA H200", "9.0", 132): 2, ("NVIDIA H100", "9.0", 120): 1,
+             ("NVIDIA B300", "10.3", 160): 3, ("NVIDIA T4", "7.5", 40): None}  # fmt: skip
+    for (name, capability, sms), expected in asked.items():
+        found = tune.table_for({"name": name, "compute_capability": capability, "sm_count": sms}, shipped)
+        assert (found and shipped.index(found.path)) == expected, name
 
 
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
