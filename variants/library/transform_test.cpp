@@ -805,10 +805,12 @@ TEST_F(TransformGpu, PlansOfLongAndShortRowsRunInAnyOrder) {
 // The warps of mma_split exchange their sums in more rounds there.
 TEST_F(TransformGpu, LongRowsAreTheSameInBlocksOfLessSharedMemory) {
   const Variant& variant = find_variant("mma_split");
+  int served = 0;
   for (const auto& [n, kib] : {std::pair{1 << 15, 99}, {1 << 16, 163}}) {
     DeviceInfo less = this_device();
     less.shared_bytes_per_block = std::min<std::int64_t>(less.shared_bytes_per_block, kib << 10);
     if (!variant.supports(apart(Dtype::f16, n, 300), less)) continue;  // a block holds no such row
+    ++served;
     for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
       Work here(apart(dtype, n, 300), 3), there(apart(dtype, n, 300), 3);
       plan(variant, here.problem, this_device())->execute(here.in.data(), here.out.data());
@@ -820,12 +822,15 @@ TEST_F(TransformGpu, LongRowsAreTheSameInBlocksOfLessSharedMemory) {
       EXPECT_TRUE(got == want) << to_string(here.problem) << ": other bits in blocks of " << kib << " KB";
     }
   }
+  EXPECT_GT(served, 0);
 }
 
 TEST_F(TransformGpu, PlansWithDenseFactorsOwnNoScratchOfCallers) {
+  int served = 0;
   for (const char* name : {"kronecker", "mma_kronecker", "factors", "auto"}) {
     Problem problem = make_problem(Dtype::bf16, parse_operator("d28x512"), 9, Placement::out_of_place);
     if (!find_variant(name).supports(problem, this_device())) continue;
+    ++served;
     Buffer in(Memory::device, static_cast<std::size_t>(problem.span_bytes())),
         out(Memory::device, in.bytes()), dense(Memory::device, 28 * 28 * 2);
     const ScratchOfCallers none;
@@ -841,6 +846,7 @@ TEST_F(TransformGpu, PlansWithDenseFactorsOwnNoScratchOfCallers) {
     synchronize(Memory::device);
     EXPECT_TRUE(scratch.guards_intact()) << name;
   }
+  EXPECT_GT(served, 0);
 }
 
 // Values that are none of the form have sums of what they are: here 1024 of -2^31, one of which is asked for.

@@ -94,11 +94,14 @@ TEST(Attention, RotationHelpsFp8AndTheFp16RowsAreSmall) {
   EXPECT_NEAR(rmse("fp8_baseline"), 1.7e-2, 0.8e-2);
   EXPECT_NEAR(rmse("fp8_fa3"), 8.5e-3, 2.5e-3);
   EXPECT_GT(rmse("fp8_no_rotation"), 1.2 * rmse("fp8_fa3"));
+  EXPECT_LT(rmse("fp8_no_block"), 0.8 * rmse("fp8_baseline")) << "it rotates";
+  EXPECT_NE(rmse("fp8_no_block"), rmse("fp8_fa3")) << "one scale, not one for each block";
   EXPECT_NEAR(rmse("fp16_flash"), 1.31e-4, 0.4e-4);
   EXPECT_GT(rmse("fp16_standard"), rmse("fp16_flash"));
   EXPECT_LT(rmse("fp16_flash", "reference_rounded"), 0.5 * rmse("fp16_flash"));
   EXPECT_GT(rmse("fp8_baseline", "p_unscaled"), rmse("fp8_baseline"));
   EXPECT_LT(rmse("fp8_baseline", "p_fp16"), rmse("fp8_baseline"));
+  EXPECT_NE(rmse("fp8_baseline", "softmax_fp32"), rmse("fp8_baseline"));
   EXPECT_NEAR(rmse("fp8_baseline", "p_unscaled"), 2.4e-2, 0.8e-2);
   EXPECT_GT(rmse("fp8_fa3", "p_unscaled"), rmse("fp8_fa3"));
 }
