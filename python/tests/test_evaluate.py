@@ -193,15 +193,17 @@ def test_moments_of_inputs():
 
 
 def test_outliers_of_a_layer():
-    ids, seen = torch.arange(40)[None], []
+    """Of what goes into its linear layers and into attention, plain and rotated."""
+    sites, seen = {"attention": "self_attn.q_proj", "output": "self_attn.o_proj", "mlp": "mlp.up_proj", "down": "mlp.down_proj"}, {}
     model = model_of("llama").float()
-    model.model.layers[1].mlp.down_proj.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    rows = outliers.outliers(model, measure.Text(ids, ""), 1)
-    sites = sorted(["attention", "output", "mlp", "down", "query", "key", "value"])
-    assert [(row["layer"], row["site"]) for row in rows] == [(layer, site) for layer in (0, 1) for site in sites]
-    moments = [outliers._moments(x).tolist() for x in (seen[0], fwht.operators.transform(seen[0]))]
-    assert list(rows[len(sites) + sites.index("down")].values())[2:] == pytest.approx(sum(moments, []))
-    assert not any(vars(layer.self_attn).get(hooks._TAP) for layer in model.model.layers)
+    for site, path in sites.items():
+        model.model.layers[1].get_submodule(path).register_forward_pre_hook(lambda _, inputs, site=site: seen.update({site: inputs[0]}))
+    found = {(row.pop("layer"), row.pop("site")): list(row.values()) for row in outliers.outliers(model, measure.Text(torch.arange(40)[None], ""), 1)}
+    assert list(found) == [(layer, site) for layer in (0, 1) for site in sorted([*sites, "query", "key", "value"])]
+    for site, x in seen.items():
+        moments = [*outliers._moments(x).tolist(), *outliers._moments(fwht.operators.transform(x)).tolist()]
+        assert found[1, site] == pytest.approx(moments, rel=1e-5), site
+    assert not any(hasattr(layer.self_attn, hooks._TAP) for layer in model.model.layers)
 
 
 def test_what_a_layer_costs_is_of_its_shapes(monkeypatch):
