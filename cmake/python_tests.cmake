@@ -24,7 +24,7 @@ if(FWHT_TESTS)
       get_filename_component(stem ${file} NAME_WE)
       string(REGEX REPLACE "^test_" "" stem ${stem})
       add_test(NAME analysis.${stem}
-        COMMAND ${CMAKE_COMMAND} -E env ${sweep} FWHT_SCREENSHOTS=${CMAKE_BINARY_DIR}/screenshots ${python} -m pytest -q -p no:cacheprovider ${file}
+        COMMAND ${CMAKE_COMMAND} -E env ${sweep} FWHT_SCREENSHOTS=${CMAKE_BINARY_DIR}/screenshots ${python} -m pytest -q -rs -p no:cacheprovider ${file}
         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
       set_tests_properties(analysis.${stem} PROPERTIES LABELS host TIMEOUT 1800)
     endforeach()
