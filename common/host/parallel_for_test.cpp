@@ -15,16 +15,17 @@ namespace {
 thread_local int allocations_left = -1;  // below 0: any number
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inlined: g++ would see memory of operator new in free().
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   if (allocations_left == 0) throw std::bad_alloc();
   if (allocations_left > 0) --allocations_left;
   if (void* const at = std::malloc(bytes == 0 ? 1 : bytes)) return at;
   throw std::bad_alloc();
 }
-void operator delete(void* at) noexcept {
+[[gnu::noinline]] void operator delete(void* at) noexcept {
   std::free(at);
 }
-void operator delete(void* at, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept {
   std::free(at);
 }
 
