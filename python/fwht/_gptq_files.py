@@ -210,7 +210,7 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
         names = ["model.safetensors"]
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    weights = {path.name for path in target.glob("model*.safetensors*")}
+    weights = {path.name for ending in ("", ".index.json") for path in target.glob(f"model*.safetensors{ending}")}
     if others := sorted(weights - set(names) - ({_INDEX} if len(shards) > 1 else set())):
         raise FileExistsError(f"fwht: {target} holds other weights ({', '.join(others)}); remove them, or name another folder")
     for name, shard in zip(names, shards, strict=True):

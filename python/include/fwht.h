@@ -194,7 +194,8 @@ FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwh
                                                 void* stream);
 /* The plan by which fwht_transform works, for fwht_plan_execute on any stream and thread, which is quicker. It is
  * kept until fwht_clear_plans(); the handle is the caller's, for fwht_plan_destroy. `*plan` is NULL where there is none
- * yet, where each stream has its own, and once many have been given away. On the host a new one. Refuses what fwht_plan_create refuses. */
+ * yet, where each stream has its own, and once many have been given away. On the host a new one. Refuses what
+ * fwht_plan_create refuses. */
 FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                                     fwht_plan** plan);
 /* What was decided, as one JSON object: variant, problem (its text form), device, alignment, scratch_bytes, promises

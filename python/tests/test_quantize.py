@@ -301,7 +301,7 @@ def test_numbers_that_change_in_one_graph(dynamic):
     for f in calls:
         torch.compiler.reset()
         compiled = torch.compile(f, fullgraph=True, dynamic=dynamic, backend="aot_eager")
-        for number in (2.0, 3.0, 0.5, 3):
+        for number in (2.0, 0.5, 3):
             assert torch.equal(compiled(number).clone(), f(number))
     with pytest.raises(Exception, match="tensor_scale=-1.0 must be positive"):
         torch.compile(calls[0], fullgraph=True, dynamic=dynamic, backend="aot_eager")(-1.0)

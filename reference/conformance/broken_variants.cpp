@@ -60,6 +60,7 @@ enum class Defect {
   writes_code_gaps,         ///< zeros between rows of codes
   nan_codes_are_zero,       ///< NaN gives the code of zero
   stale_scale,              ///< never writes the last scale
+  forgets_sign_of_scale,    ///< codes of results that a negative scale has not turned
   skips_prologue,           ///< transforms rows as they are
   swaps_pairs,              ///< turns neighbours where halves are asked for, and the other way round
   drops_epsilon,            ///< normalizes without the number that is added
@@ -143,6 +144,10 @@ class BrokenPlan final : public Plan {
     }
     if (has(Defect::another_recipe) && p.encoding.recipe == Recipe::vllm_token)
       p.encoding.recipe = Recipe::sglang_token;
+    if (has(Defect::forgets_sign_of_scale) && p.scale < 0) {
+      for (float& value : values)
+        value = -value;
+    }
     if (has(Defect::ignores_layout)) p.encoding.layout = ScaleLayout::row_major;
     if (has(Defect::scales_rows) && p.encoding.scales.kind == ScaleGranularity::Kind::row)
       p.encoding.token = 0;
@@ -479,6 +484,7 @@ std::span<const BrokenOf<Transforms>> broken_variants() {
       broken<writes_code_gaps>("writes_code_gaps", "EncodedShapes"),
       broken<nan_codes_are_zero>("nan_codes_are_zero", "EncodedCodes EncodedShapes"),
       broken<stale_scale>("stale_scale", "EncodedCodes EncodedIntermediate EncodedShapes"),
+      broken<forgets_sign_of_scale>("forgets_sign_of_scale", "NegativeScales"),
       broken<skips_prologue>("skips_prologue", "Prologues HeadsOfTokens"),
       broken<swaps_pairs>("swaps_pairs", "Prologues HeadsOfTokens"),
       broken<drops_epsilon>("drops_epsilon", "Prologues"),

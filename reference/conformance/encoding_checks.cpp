@@ -418,8 +418,10 @@ void negative_scales(ConformanceRun& session) {
     for (const std::string_view text : {"e4m3:row", "mxfp4"})
       judge_encoded(prepared, text);
   }
-  for (const Operator& op : session.asked_operators())
-    judge_encoded(make_problem(session.dtype(), op, kKinds), "e4m3:row");
+  for (const Operator& op : session.asked_operators()) {
+    for (const std::string_view text : {"e4m3:row", "e4m3:32", "int8:128", "mxfp4"})
+      judge_encoded(make_problem(session.dtype(), op, kKinds), text);
+  }
 }
 
 // The same where rows are the heads of tokens, few of them and many.

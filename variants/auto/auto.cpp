@@ -93,6 +93,8 @@ Picked pick(const std::vector<const Variant*>& candidates, const Problem& proble
 }
 
 /// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
+/// Where the rule looks at the number of rows, its variants take aligned pointers alone, so that the answer
+/// is no.
 bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
                       const Picked& picked) {
   std::set<std::string_view> measured{measured_choice(guide, problem)};

@@ -16,6 +16,7 @@
 
 #include "common/device/memory.hpp"
 #include "common/host/error.hpp"
+#include "common/host/text.hpp"
 #include "common/testing/refusal.hpp"
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
@@ -238,13 +239,38 @@ TEST(Rule, GivesLongRowsWhatABlocksSharedMemoryHoldsWhereThereIsNoHopper) {
 }
 
 TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
-  for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/4096+signs/r3", "f16/428/r3"}) {
+  for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/12x1024+signs/r3"}) {
     const Problem problem = parse_problem(text);
     EXPECT_EQ(preferred_variants(problem, h200_description()),
-              (std::vector<std::string_view>{"mma_split", "kronecker", "mma_kronecker", "factors"}))
+              (std::vector<std::string_view>{"mma_split", "kronecker", "mma_kronecker", "warp_kronecker",
+                                             "factors"}))
         << text;
     EXPECT_TRUE(variant.supports(problem, a100_description())) << text;
   }
+}
+
+// Rows of m 2^k in the registers of a warp: short ones, longer ones where there are very few or many, and on
+// Hopper few short ones.
+TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
+  const auto first = [](const std::string& text, const DeviceInfo& device) {
+    return candidates(parse_problem(text), device).front()->name;
+  };
+  for (const char* rows : {"1", "108", "109", "100000"}) {
+    for (const char* op : {"12x64", "28x128", "84x64+signs", "36x256"})
+      EXPECT_EQ(first(concat("f16/", op, "/r", rows), a100_description()), "warp_kronecker") << op << rows;
+  }
+  EXPECT_EQ(first("bf16/28x256/r108", a100_description()), "warp_kronecker");
+  EXPECT_EQ(first("bf16/28x256/r109", a100_description()), "mma_kronecker");
+  EXPECT_EQ(first("bf16/28x256/r586", a100_description()), "warp_kronecker") << "2^22 elements";
+  EXPECT_EQ(first("bf16/28x512/r108", a100_description()), "mma_kronecker");
+  EXPECT_EQ(first("bf16/28x512/r109", a100_description()), "warp_kronecker");
+  EXPECT_EQ(first("bf16/28x1024/r5000", a100_description()), "mma_kronecker") << "too long";
+  EXPECT_EQ(first("bf16/28x32/r5", a100_description()), "mma_kronecker") << "too few columns";
+  // A row length that no table has.
+  EXPECT_EQ(first("f16/28x64/r5", h200_description()), "warp_kronecker");
+  const Problem many = parse_problem("f16/28x64/r5000");
+  EXPECT_EQ(first(to_string(many), h200_description()),
+            find_variant("kronecker").supports(many, h200_description()) ? "kronecker" : "warp_kronecker");
 }
 
 TEST(Rule, GivesTheRegularMatrixToTensorCoresInRegistersThenToFactors) {

@@ -1,4 +1,5 @@
-// Rows of m 2^k elements as matrices for the tensor core, shared by `kronecker` and `mma_kronecker`: how a
+// Rows of m 2^k elements as matrices for the tensor core, shared by `kronecker`, `mma_kronecker` and
+// `warp_kronecker`: how a
 // row is cut, where it lies in shared memory, and the matrix of stage 1 as sign bits.
 #pragma once
 

@@ -559,6 +559,7 @@ TEST(Walsh, StartsNoMoreThreadsThanTheLimitAndTheWork) {
     call();
     return threads_started - before;
   };
+  ASSERT_EQ(threads_started_by([] { std::thread([] {}).join(); }), 1) << "threads are not counted here";
   set_host_threads(1);
   const std::int64_t n = 64, rows = 1 << 12;
   const std::vector<float> x(static_cast<std::size_t>(n * rows), 1.0F);

@@ -21,7 +21,7 @@ namespace {
 
 using reference::InputClass;
 using rows::flipped;
-using rows::Halves;
+using rows::HiLo;
 using rows::matrix_problem;
 using rows::ProductTile;
 using rows::Words;
@@ -215,7 +215,7 @@ class HostBlock {
   void multiply_by_second(Accumulators& d) const {
     const auto tiles = static_cast<std::size_t>(shape_.second / 8);
     for (std::size_t first = 0; first < d.size(); first += tiles) {
-      std::vector<Halves> halves;
+      std::vector<HiLo> halves;
       for (std::size_t from = 0; from < tiles; ++from)
         halves.push_back(products_.split(d[first + from]));
       for (std::size_t to = 0; to < tiles; ++to) {

@@ -45,8 +45,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (!cut_for(problem.op)) {
     return {concat("the operator ", to_string(problem.op),
                    " is not offered by this variant, which takes a named matrix of order m times 2^k, 2^k at "
-                   "least 64, up to n = ",
-                   2 * kColumns * kMostOrder, ", and signs")};
+                   "least ",
+                   kColumns, " up to n = ", kColumns * kMostOrder, " or ", 2 * kColumns,
+                   " up to n = ", 2 * kColumns * kMostOrder, ", and signs")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);

@@ -216,6 +216,10 @@ __device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, 
     rows::eight_point_stage(reinterpret_cast<float(&)[4][4]>(d[j]), constants.hadamard,
                             constants.minus_identity);
   }
+  // Plus 0, so that negated differences of equal sums are 0, not -0.
+  const auto scaled = [&](float x, int i) {
+    return launch.halves == 2 && i >= 2 ? fmaf(x, scales[1], 0.0F) : x * scales[0];
+  };
   std::byte* const to = work.out + row * work.out_stride;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -224,7 +228,7 @@ __device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, 
     std::uint32_t words[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w)
-      words[w] = rows::rounded_pair<dtype>(d[2 * w][i] * scales[i / 2], d[2 * w + 1][i] * scales[i / 2]);
+      words[w] = rows::rounded_pair<dtype>(scaled(d[2 * w][i], i), scaled(d[2 * w + 1][i], i));
     if (with_signs && work.signs_last != nullptr && exists) {
       const std::uint32_t eight = __ldg(work.signs_last + byte / 16);
 #pragma unroll
@@ -240,6 +244,7 @@ __device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, 
 template <Dtype dtype, WarpLaunch launch, bool with_signs>
 __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
     rows_in_registers(const __grid_constant__ WarpWork work) {
+  static_assert(launch.halves == 1 || (launch.teams == 1 && launch.together == 1), "one exchange a round");
   constexpr bool kOneRound = launch.teams == launch.rounds();
   __shared__ __align__(16) float exchange[launch.halves == 1 ? 4 : launch.exchange_words()];
   const int lane = static_cast<int>(threadIdx.x & 31U), warp = rows::uniform_warp();

@@ -139,7 +139,7 @@ class HostRow {
               d[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)].at[static_cast<std::size_t>(lane)];
           const int element = byte / 2 + j;
           out_[row * problem_.out.row_stride + element] =
-              rows::flipped(static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale)),
+              rows::flipped(static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale + 0.0F)),
                             problem_.op.signs_come_last() ? flips_ : nullptr, element);
         }
       }
@@ -288,6 +288,7 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
         << refusal(text, a100_description());
   };
   expect_named("f16/28x1024/r5", "up to n = 14336");
+  expect_named("f16/140x64/r5", "at least 64 up to n = 7168 or 128 up to n = 14336");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");

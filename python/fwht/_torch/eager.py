@@ -64,10 +64,11 @@ def mark_written(x: Any) -> None:
 
 def is_differentiated(*tensors: Any) -> bool:
     """Whether a gradient or a derivative of forward mode is asked of one of them."""
-    given = [t for t in tensors if isinstance(t, Tensor)]
-    if _is_grad_enabled() and any(t.requires_grad for t in given):
-        return True
-    return _forward_ad._current_level >= 0 and any(map(_has_tangent, given))
+    if _is_grad_enabled():
+        for t in tensors:  # every execution of a plan asks, so no list is made
+            if isinstance(t, Tensor) and t.requires_grad:
+                return True
+    return _forward_ad._current_level >= 0 and any(_has_tangent(t) for t in tensors if isinstance(t, Tensor))
 
 
 def _has_tangent(x: Tensor) -> bool:

@@ -23,7 +23,7 @@ namespace fwht::rows {
 /// Accumulators of 16 rows of the product and eight columns.
 using ProductTile = std::array<Floats, 4>;
 /// split() of one: hi of the lower and the upper eight rows, then lo.
-using Halves = std::array<Words, 4>;
+using HiLo = std::array<Words, 4>;
 
 class HostProducts {
  public:
@@ -34,8 +34,8 @@ class HostProducts {
     multiply_add(16, d, a, b, dtype_);
   }
   /// rows::split, of one tile.
-  Halves split(ProductTile& x) const {
-    Halves halves;
+  HiLo split(ProductTile& x) const {
+    HiLo halves;
     for (std::size_t i = 0; i < 2; ++i) {
       halves[i] = Words::from([&](std::size_t lane) {
         return std::bit_cast<std::uint32_t>(x[2 * i].at[lane]) >> 16 |
@@ -56,7 +56,7 @@ class HostProducts {
   /// rows::eight_point_stage; `of_lane(lane)` is the lane whose fragment of H_8 a lane takes.
   template <class OfLane>
   void eight_point_stage(ProductTile& x, const OfLane& of_lane) const {
-    const Halves halves = split(x);
+    const HiLo halves = split(x);
     const Words h8 = Words::from([&](std::size_t lane) {
       return ptx::sylvester_fragment(ptx::kBf16One, of_lane(static_cast<int>(lane)));
     });
@@ -64,12 +64,12 @@ class HostProducts {
     multiply_halves(x, halves, h8);
   }
   /// x += (hi + lo) b.
-  void multiply_halves(ProductTile& x, const Halves& halves, const Words& b) const {
+  void multiply_halves(ProductTile& x, const HiLo& halves, const Words& b) const {
     multiply_add(16, x, as_operand(halves), {b, b}, Dtype::bf16);
   }
 
  private:
-  static const Words (&as_operand(const Halves& halves))[4] {
+  static const Words (&as_operand(const HiLo& halves))[4] {
     return reinterpret_cast<const Words(&)[4]>(*halves.data());
   }
   void multiply_add(int depth, ProductTile& d, const Words (&a)[4], const Words (&b)[2],
