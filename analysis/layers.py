@@ -148,7 +148,10 @@ def prefill(device: Device) -> pd.DataFrame:
 def prefill_of_few(device: Device) -> pd.DataFrame:
     """The part of `prefill` up to 32 tokens, which the variant w4a16 gives to w4a16_pipelined: no table by tokens has it."""
     rows = prefill(device)
-    return rows[rows["m"] <= 32] if len(rows) else rows
+    if rows.empty:
+        return rows
+    rows = rows[rows["m"] <= 32]
+    return rows.assign(layer=rows["layer"].str.replace(", rotation 0", "", regex=False))  # all are
 
 
 BY_TOKENS = ("w4a16_pipelined", "w4a16_prefill")  # what the variant w4a16 is made of
