@@ -249,7 +249,7 @@ def test_a_scheme_does_what_its_name_says(monkeypatch):
         installed.model.layers[0].self_attn.forward = lambda **given: (given["hidden_states"].new_zeros(1, 3, 96), None)
         installed(torch.zeros(1, 3, dtype=torch.int64), use_cache=False)
         q, k, v = (torch.full((1, heads, 3, 32), value) for heads, value in ((4, 0.0), (2, 1.0), (2, 2.0)))
-        hooks.attention(SimpleNamespace(**{hooks._STATE: getattr(installed.model.layers[0].self_attn, hooks._STATE)}), q, k, v, None)
+        hooks.attention(SimpleNamespace(**{rotate.STATE: getattr(installed.model.layers[0].self_attn, rotate.STATE)}), q, k, v, None)
         assert " ".join(found.get(part, "-") for part in ("weights", "inputs", *"qkv")) == SCHEMES.get(name), name
     assert schemes.SCHEMES.keys() == SCHEMES.keys()
 
