@@ -359,10 +359,11 @@ def own_by_size(device: Device, dtype: str) -> pd.DataFrame:
 
 
 def covers_widths(device: Device) -> bool:
-    """Whether rows of any length were measured in place for few rows and many, as the grid `widths` does: the grid `tune` has one row
-    and smaller sizes."""
-    rows = device.results[(device.results["family"] == "width") & (device.results["placement"] == "in")]["rows"]
-    return {1, DECODE_ROWS} <= set(rows)
+    """Whether rows of any length were measured in place, as the grid `widths` does: not beside codes alone, nor at the few sizes of
+    the grid `tune`."""
+    results = device.results
+    grids = {folder.context.get("grid") for folder in device.folders if folder.has("results.csv")}
+    return grids != {"tune"} and bool(((results["family"] == "width") & (results["placement"] == "in")).any())
 
 
 def covers_published(device: Device) -> bool:

@@ -434,16 +434,14 @@ def test_the_score_is_half_at_the_published_kernel_and_one_at_the_copy(tmp_path)
 
 
 def test_few_row_lengths_beside_codes_are_no_run_of_row_lengths(tmp_path):
-    """Nor is the grid `tune`, which has one row and many, but not a few."""
+    """Nor are those of the grid `tune`."""
 
-    def lengths(name: str, placement: str, *row_counts: int) -> bool:
-        writer = FolderWriter()
-        for rows in row_counts:
-            measured = {"time_us": 2.0, "limit_us": 1.0, "fraction_of_limit": 0.5, "placement": placement}
-            writer.measure("kronecker", "f16", 14336, 14336 * rows, "replay", operator="28x512", **measured)
+    def lengths(name: str, **placed: object) -> bool:
+        writer = FolderWriter(grid=name)
+        writer.measure("kronecker", "f16", 14336, 14336, "replay", operator="28x512", time_us=2.0, limit_us=1.0, fraction_of_limit=0.5, **placed)
         return tables.covers_widths(load([writer.write(tmp_path / name)])[0])
 
-    assert lengths("widths", "in", 1, 16, 256, 4681) and not lengths("fused", "out", 1, 16, 256, 4681) and not lengths("tune", "in", 1, 146, 4681)
+    assert lengths("widths", placement="in") and not lengths("fused", placement="out") and not lengths("tune", placement="in")
 
 
 def test_times_beside_another_variant_by_place(tmp_path):
