@@ -8,6 +8,7 @@
 #include "common/contract/dtype.hpp"
 #include "common/device/ptx/fragments.hpp"
 #include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/ptx/shared.cuh"
 #include "variants/kit/matrix_rows.hpp"
 
@@ -23,6 +24,16 @@ constexpr std::uint32_t one() {
 template <Dtype dtype>
 constexpr std::uint32_t two_ones() {
   return one<dtype>() * 0x10001U;
+}
+
+/// d += a b on operands in the storage type, as the exact stage does.
+template <Dtype dtype>
+__device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  if constexpr (dtype == Dtype::f16) {
+    ptx::mma_sync_m16n8k16_f32_f16_accumulate(d, a, b);
+  } else {
+    ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d, a, b);
+  }
 }
 
 /// Butterflies over the registers at the distances `first`, 2 `first`, ... below `end`, of the registers i

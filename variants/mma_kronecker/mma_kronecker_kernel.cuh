@@ -29,7 +29,6 @@
 #include "common/device/ptx/ldmatrix.cuh"
 #include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/mma.cuh"
-#include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/ptx/shared.cuh"
 #include "variants/kit/box_signs.cuh"
 #include "variants/kit/dense_fragments.hpp"
@@ -210,15 +209,6 @@ class RowOutput {
   std::byte* to_ = nullptr;
 };
 
-template <Dtype dtype>
-__device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  if constexpr (dtype == Dtype::f16) {
-    ptx::mma_sync_m16n8k16_f32_f16_accumulate(d, a, b);
-  } else {
-    ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d, a, b);
-  }
-}
-
 /// Operand A of stage 1, of `block` of 16 rows, k step after k step: out of a table of signs, one word for
 /// four steps, or fragments of a dense factor, read a step ahead.
 template <Dtype dtype, bool dense>
@@ -295,8 +285,8 @@ __device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, s
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
       const std::uint32_t(&operand)[4] = b[pair % kAhead];
-      multiply_add<dtype>(d[2 * pair], a, {operand[0], operand[1]});
-      multiply_add<dtype>(d[2 * pair + 1], a, {operand[2], operand[3]});
+      rows::multiply_add<dtype>(d[2 * pair], a, {operand[0], operand[1]});
+      rows::multiply_add<dtype>(d[2 * pair + 1], a, {operand[2], operand[3]});
       read(pair + kAhead < kPairs ? box : next_box, (pair + kAhead) % kPairs);
     }
     box = next_box;

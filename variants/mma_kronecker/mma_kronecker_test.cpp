@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 #include <string>
 #include <vector>
 
@@ -384,12 +383,7 @@ TEST_P(MmaKronecker, CodesAreMadeOfTheSameNumbers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, MmaKronecker, ::testing::ValuesIn(operators()), [](const auto& test) {
-  std::string name = test.param;
-  for (char& c : name)
-    c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Operators, MmaKronecker, ::testing::ValuesIn(operators()), rows::name_of_operator);
 
 TEST(MmaKroneckerPlan, RowStridesLeaveGaps) {
   Problem problem = matrix_problem(Dtype::f16, "28x128", 3);

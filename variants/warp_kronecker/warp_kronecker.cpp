@@ -26,6 +26,7 @@ WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors
   const auto is_for = [&](const WarpLaunch& launch) {
     return launch.k_steps == cut.k_steps() && launch.halves == cut.halves;
   };
+  // On an H200 sharing pays at 85 to 170 rows for 132 multiprocessors, and no more from 292 on.
   if (4 * rows <= 5 * std::int64_t{multiprocessors}) {
     const auto* const few = std::ranges::find_if(kFewRows, is_for);
     if (few != std::end(kFewRows)) return *few;
@@ -44,9 +45,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (!cut_for(problem.op)) {
     return {concat("the operator ", to_string(problem.op),
-                   " is not offered by this variant, which takes a named matrix of order m times 2^k, 2^k at "
-                   "least ",
-                   kColumns, " up to n = ", kColumns * kMostOrder, " or ", 2 * kColumns,
+                   " is not offered by this variant, which takes a named matrix times 2^k, from ", kColumns,
+                   " up to n = ", kColumns * kMostOrder, " or from ", 2 * kColumns,
                    " up to n = ", 2 * kColumns * kMostOrder, ", and signs")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;

@@ -27,7 +27,6 @@ inline constexpr int kMostOrder = 112;
 struct WarpCut {
   int order = 0, halves = 1;
   Factor slow;
-  bool operator==(const WarpCut&) const = default;
 
   constexpr rows::Shape shape() const { return {order, kColumns * halves}; }
   constexpr int k_steps() const { return shape().k_steps(); }

@@ -24,7 +24,6 @@
 #include "common/device/ptx/griddepcontrol.cuh"
 #include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/mma.cuh"
-#include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/ptx/shared.cuh"
 #include "variants/kit/kernel_table.hpp"
 #include "variants/kit/signs.hpp"
@@ -143,15 +142,6 @@ class BlockSigns {
   std::uint32_t words_[launch.together][kWords];
 };
 
-template <Dtype dtype>
-__device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  if constexpr (dtype == Dtype::f16) {
-    ptx::mma_sync_m16n8k16_f32_f16_accumulate(d, a, b);
-  } else {
-    ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d, a, b);
-  }
-}
-
 /// Sums of 16 rows of the product: d[j] those of column j of eight vectors.
 using Sums = float[8][4];
 
@@ -167,7 +157,7 @@ __device__ void exact_stage(Sums (&d)[launch.together], const HeldRow<launch>& r
       signs.operand(a, b, step);
 #pragma unroll
       for (int j = 0; j < 8; ++j)
-        multiply_add<dtype>(d[b][j], a, row.operands[step][j]);
+        rows::multiply_add<dtype>(d[b][j], a, row.operands[step][j]);
     }
   }
 #pragma unroll
@@ -276,8 +266,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
       if constexpr (launch.halves == 2)
         exchange_halves(d[b], ptx::shared_address(exchange), round, half, lane);
       finish_block<dtype, launch, with_signs>(d[b], work, row, round * launch.together + b, half, lane,
-                                              constants,
-                                              {scales[0], launch.halves == 1 ? scales[0] : scales[1]});
+                                              constants, scales);
     }
   };
   if constexpr (kOneRound) {

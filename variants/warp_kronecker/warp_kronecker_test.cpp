@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <set>
 #include <string>
 #include <vector>
@@ -199,12 +198,7 @@ TEST_P(WarpKronecker, OneRoundingOfRandomRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, WarpKronecker, ::testing::ValuesIn(operators()), [](const auto& test) {
-  std::string name = test.param;
-  for (char& c : name)
-    c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Operators, WarpKronecker, ::testing::ValuesIn(operators()), rows::name_of_operator);
 
 TEST(WarpKroneckerPlan, RowStridesLeaveGaps) {
   for (const char* op : {"28x64", "12x1024"}) {
@@ -288,7 +282,7 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
         << refusal(text, a100_description());
   };
   expect_named("f16/28x1024/r5", "up to n = 14336");
-  expect_named("f16/140x64/r5", "at least 64 up to n = 7168 or 128 up to n = 14336");
+  expect_named("f16/140x64/r5", "from 64 up to n = 7168 or from 128 up to n = 14336");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <bit>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -146,6 +147,14 @@ void expect_right(const Problem& problem, reference::InputClass input_class, con
   const reference::Checked checked =
       reference::check(problem, matrix_rows_numerics(problem), input_class, operands);
   EXPECT_TRUE(static_cast<bool>(checked.verdict)) << to_string(problem) << ": " << checked.verdict.message;
+}
+
+/// Names a test over operators after its text.
+inline std::string name_of_operator(const ::testing::TestParamInfo<std::string>& test) {
+  std::string name = test.param;
+  for (char& c : name)
+    c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
 }
 
 inline Problem matrix_problem(Dtype dtype, const std::string& op, std::int64_t rows) {
