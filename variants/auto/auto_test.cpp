@@ -259,8 +259,8 @@ TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
     for (const char* op : {"12x64", "28x128", "84x64+signs", "36x256"})
       EXPECT_EQ(first(concat("f16/", op, "/r", rows), a100_description()), "warp_kronecker") << op << rows;
   }
-  EXPECT_EQ(first("bf16/28x256/r108", a100_description()), "warp_kronecker");
-  EXPECT_EQ(first("bf16/28x256/r109", a100_description()), "mma_kronecker");
+  EXPECT_EQ(first("bf16/28x256/r216", a100_description()), "warp_kronecker");
+  EXPECT_EQ(first("bf16/28x256/r217", a100_description()), "mma_kronecker");
   EXPECT_EQ(first("bf16/28x256/r586", a100_description()), "warp_kronecker") << "2^22 elements";
   EXPECT_EQ(first("bf16/28x512/r108", a100_description()), "mma_kronecker");
   EXPECT_EQ(first("bf16/28x512/r109", a100_description()), "warp_kronecker");

@@ -14,7 +14,7 @@ std::optional<WarpCut> cut_for(const Operator& op) {
     const std::int64_t columns = kColumns * halves, order = op.n() / columns;
     if (op.n() % columns != 0 || order % parts->slow.order != 0 || order > kMostOrder) continue;
     const WarpCut cut{static_cast<int>(order), halves, parts->slow};
-    const bool has_launch = std::ranges::any_of(kManyRows, [&](const WarpLaunch& launch) {
+    const bool has_launch = std::ranges::any_of(kLaunches, [&](const WarpLaunch& launch) {
       return launch.k_steps == cut.k_steps() && launch.halves == halves;
     });
     if (has_launch) return cut;
@@ -23,15 +23,10 @@ std::optional<WarpCut> cut_for(const Operator& op) {
 }
 
 WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors) {
-  const auto is_for = [&](const WarpLaunch& launch) {
-    return launch.k_steps == cut.k_steps() && launch.halves == cut.halves;
-  };
-  // On an H200 sharing pays at 85 to 170 rows for 132 multiprocessors, and no more from 292 on.
-  if (4 * rows <= 5 * std::int64_t{multiprocessors}) {
-    const auto* const few = std::ranges::find_if(kFewRows, is_for);
-    if (few != std::end(kFewRows)) return *few;
-  }
-  return *std::ranges::find_if(kManyRows, is_for);
+  return *std::ranges::find_if(kLaunches, [&](const WarpLaunch& launch) {
+    return launch.k_steps == cut.k_steps() && launch.halves == cut.halves &&
+           rows <= std::int64_t{launch.most_rows_per_multiprocessor()} * multiprocessors;
+  });
 }
 
 namespace {
@@ -44,10 +39,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
   }
   if (!cut_for(problem.op)) {
-    return {concat("the operator ", to_string(problem.op),
-                   " is not offered by this variant, which takes a named matrix times 2^k, from ", kColumns,
-                   " up to n = ", kColumns * kMostOrder, " or from ", 2 * kColumns,
-                   " up to n = ", 2 * kColumns * kMostOrder, ", and signs")};
+    return {concat("the operator ", to_string(problem.op), " is not offered by this variant: its rows are a ",
+                   "named matrix times 2^k, ", kColumns, " or more up to n = ", kColumns * kMostOrder, ", ",
+                   2 * kColumns, " or more up to n = ", 2 * kColumns * kMostOrder)};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -46,10 +47,16 @@ struct WarpLaunch {
 
   constexpr int warps_per_row() const { return halves * teams; }
   constexpr int rounds() const { return (k_steps + together - 1) / together; }
-  /// Warps that share a row have a block to themselves, so that its barrier is theirs. Small rows have four
-  /// warps per block, so that blocks start fast enough; large ones two, so that registers go out in small
-  /// parts.
-  constexpr int rows_per_block() const { return warps_per_row() > 1 ? 1 : k_steps <= 3 ? 4 : 2; }
+  /// Warps that share a row have a block to themselves, so that its barrier is theirs. Other blocks are
+  /// small, so that few rows spread and registers go out in small parts; of one step two warps, so that
+  /// blocks start fast enough.
+  constexpr int rows_per_block() const { return warps_per_row() > 1 || k_steps == 2 || k_steps == 3 ? 1 : 2; }
+  /// Rows for each multiprocessor up to which a launch is the fastest, on an H200. Two rows of two warps each
+  /// leave every scheduler one warp.
+  constexpr int most_rows_per_multiprocessor() const {
+    if (teams == 1) return std::numeric_limits<int>::max();
+    return k_steps == 2 ? 12 : teams == 2 ? 2 : 1;
+  }
   constexpr int threads() const { return 32 * warps_per_row() * rows_per_block(); }
   /// Blocks on a multiprocessor that the compiler saves registers for: sixteen warps of 128, or twelve of
   /// 168. Of seven steps eight warps fit, however it saves.
@@ -61,15 +68,14 @@ struct WarpLaunch {
   constexpr int exchange_words() const { return halves == 1 ? 0 : 2 * halves * 16 * 32; }
 };
 
-/// Many rows, one warp each, or two: nothing is read twice. Up to three steps all blocks are made at once,
-/// which covers the latency of products best; beyond, registers hold the sums of one.
-inline constexpr WarpLaunch kManyRows[] = {{1, 1, 1, 1}, {2, 1, 1, 2}, {3, 1, 1, 3}, {4, 1, 1, 1},
-                                           {5, 1, 1, 1}, {6, 1, 1, 1}, {7, 1, 1, 1}, {5, 2, 1, 1},
-                                           {6, 2, 1, 1}, {7, 2, 1, 1}};
-/// A row or so for each multiprocessor: several warps share one and read it through the L1. With one block
-/// each from five steps on, registers allow too few of them.
-inline constexpr WarpLaunch kFewRows[] = {{2, 1, 2, 1}, {3, 1, 3, 1}, {4, 1, 4, 1},
-                                          {5, 1, 3, 1}, {6, 1, 3, 1}, {7, 1, 4, 1}};
+/// Of each number of steps and halves the launches for few rows first: several warps share a row and read it
+/// through the L1. With one block each from five steps on, registers allow too few of them. Then many rows,
+/// one warp each, or two: nothing is read twice. Up to three steps all blocks are made at once, which covers
+/// the latency of products best; beyond, registers hold the sums of one.
+inline constexpr WarpLaunch kLaunches[] = {
+    {1, 1, 1, 1}, {2, 1, 2, 1}, {2, 1, 1, 2}, {3, 1, 3, 1}, {3, 1, 2, 2}, {3, 1, 1, 3}, {4, 1, 2, 2},
+    {4, 1, 1, 1}, {5, 1, 3, 1}, {5, 1, 2, 3}, {5, 1, 1, 1}, {6, 1, 3, 1}, {6, 1, 2, 3}, {6, 1, 1, 1},
+    {7, 1, 4, 1}, {7, 1, 2, 1}, {7, 1, 1, 1}, {5, 2, 1, 1}, {6, 2, 1, 1}, {7, 2, 1, 1}};
 
 WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors);
 

@@ -292,8 +292,7 @@ Kernels compiled_kernels() {
   const auto add = [&](auto launch) {
     table.add(launch(), reinterpret_cast<Kernel>(rows_in_registers<dtype, launch(), with_signs>));
   };
-  add_each<kManyRows>(add);
-  add_each<kFewRows>(add);
+  add_each<kLaunches>(add);
   return table;
 }
 
