@@ -165,7 +165,7 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
 
 /// Whether rows of m 2^k are sooner in registers than in shared memory. Longer ones wait for the products of
 /// a warp or two. Of those to 7168 several warps share few, which is sooner, too; all of them are where there
-/// are many. By the grid `tune` on an H200.
+/// are many. By the grids `tune` and `widths` on an H200.
 bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kAlways = 5632, kOneWarp = 7168, kAlwaysOfTwo = 10240;  // elements of a row
   constexpr std::int64_t kMany = std::int64_t{1} << 22;                          // elements

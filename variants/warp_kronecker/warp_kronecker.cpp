@@ -14,17 +14,15 @@ std::optional<WarpCut> cut_for(const Operator& op) {
     const std::int64_t columns = kColumns * halves, order = op.n() / columns;
     if (op.n() % columns != 0 || order % parts->slow.order != 0 || order > kMostOrder) continue;
     const WarpCut cut{static_cast<int>(order), halves, parts->slow};
-    const bool has_launch = std::ranges::any_of(kLaunches, [&](const WarpLaunch& launch) {
-      return launch.k_steps == cut.k_steps() && launch.halves == halves;
-    });
-    if (has_launch) return cut;
+    const auto serves = [&](const WarpLaunch& launch) { return launch.serves(cut); };
+    if (std::ranges::any_of(kLaunches, serves)) return cut;
   }
   return std::nullopt;
 }
 
 WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors) {
   return *std::ranges::find_if(kLaunches, [&](const WarpLaunch& launch) {
-    return launch.k_steps == cut.k_steps() && launch.halves == cut.halves &&
+    return launch.serves(cut) &&
            rows <= std::int64_t{launch.most_rows_per_multiprocessor()} * multiprocessors;
   });
 }

@@ -45,6 +45,7 @@ struct WarpLaunch {
   int together;  ///< blocks of 16 rows of the product that a warp makes at once
   bool operator==(const WarpLaunch&) const = default;
 
+  constexpr bool serves(const WarpCut& cut) const { return k_steps == cut.k_steps() && halves == cut.halves; }
   constexpr int warps_per_row() const { return halves * teams; }
   constexpr int rounds() const { return (k_steps + together - 1) / together; }
   /// Warps that share a row have a block to themselves, so that its barrier is theirs. Other blocks are

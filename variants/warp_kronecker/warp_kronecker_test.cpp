@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -159,10 +160,8 @@ class HostRow {
 /// The launches that serve the cut, whatever the number of rows.
 std::vector<WarpLaunch> launches_of(const WarpCut& cut) {
   std::vector<WarpLaunch> launches;
-  for (const std::int64_t rows : {1, 264, 1 << 20}) {
-    const WarpLaunch launch = launch_for(cut, rows, 132);
-    if (std::ranges::find(launches, launch) == launches.end()) launches.push_back(launch);
-  }
+  std::ranges::copy_if(kLaunches, std::back_inserter(launches),
+                       [&](const WarpLaunch& launch) { return launch.serves(cut); });
   return launches;
 }
 
@@ -254,6 +253,14 @@ TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
     EXPECT_TRUE(launch.warps_per_row() == 1 || launch.rows_per_block() == 1) << "the block's barrier";
   };
   std::ranges::for_each(kLaunches, check);
+}
+
+TEST(WarpKroneckerPlan, EveryLaunchIsTakenForSomeNumberOfRows) {
+  for (const WarpLaunch& launch : kLaunches) {
+    const WarpCut cut{16 * launch.k_steps, launch.halves, {}};
+    const std::int64_t most = std::int64_t{launch.most_rows_per_multiprocessor()} * 132;
+    EXPECT_EQ(launch_for(cut, most, 132), launch) << launch.k_steps << ' ' << launch.teams;
+  }
 }
 
 // Every warp-wide load and store is of whole sectors: 64 consecutive bytes at least.
