@@ -188,10 +188,10 @@ def _auto_takes(device: Device, dtype: str, n: int, elements: int, placement: st
     if not device.newest.on_gpu or device.newest.code:
         return ""
     about = device.newest.context["device"]
-    table = table_for(about)
-    choice = table.nearest(dtype, n, elements, placement) if table else ""
-    if table is None or not choice:
-        return f"auto goes by its rule on {about['name']}: no tuning table has {dtype}, n = {n}" + (" for its class" if table is None else "")
+    table = table_for(about, dtype=dtype, n=n)
+    if table is None:
+        return f"auto goes by its rule on {about['name']}: no tuning table of its class has {dtype}, n = {n}"
+    choice = table.nearest(dtype, n, elements, placement)
     whose = "its own" if about["name"].startswith(table.device) and about["sm_count"] == table.sm_count else f"its class's, measured on {table.device}"
     return f"auto takes {choice} on {about['name']} by the tuning table {table.path.name}, {whose}"
 

@@ -301,7 +301,7 @@ def test_which_of_a_device_says_what_auto_takes_and_by_which_table(shipped, tmp_
     assert main(["which", "--n", "4096", "--rows", "8", "--device", "h100", *folders]) == 0
     assert f"auto takes mma_split on {H100_NAME} by the tuning table h200.csv, its class's, measured on NVIDIA H200" in capsys.readouterr().out
     assert main(["which", "--n", "16", "--rows", "8", "--device", "h100", "--json", *folders]) == 0
-    assert json.loads(capsys.readouterr().out)["auto"] == f"auto goes by its rule on {H100_NAME}: no tuning table has f16, n = 16"
+    assert json.loads(capsys.readouterr().out)["auto"] == f"auto goes by its rule on {H100_NAME}: no tuning table of its class has f16, n = 16"
     assert main(["which", "--n", "4096", "--rows", "8", "--device", "a100", *folders]) == 2
     assert "no results of a device named 'a100'; there are those of NVIDIA H100 80GB HBM3; NVIDIA H200" in capsys.readouterr().err
 

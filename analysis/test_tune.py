@@ -166,6 +166,17 @@ def test_the_table_that_a_device_takes(tmp_path):
         assert (found and shipped.index(found.path)) == expected, name
 
 
+def test_what_the_nearest_table_lacks_comes_from_the_others_of_its_capability(tmp_path):
+    """As DeviceClass.WhatTheNearestTableLacksComesFromTheOthersOfItsCapability of variants/auto/auto_test.cpp."""
+    rows = [[(64, "f16"), (768, "f16")], [(64, "f16")], [(64, "f16"), (768, "f16"), (768, "bf16")]]
+    shipped = [table_of(tmp_path / f"{i}", "".join(f"{dtype},{n},1024,in,ordinary,{i}\n" for n, dtype in has), device=device, capability=capability)
+               for i, (has, device, capability) in enumerate(zip(rows, ("NVIDIA A100", "NVIDIA H100", "NVIDIA H200"), (80, 90, 90)))]  # fmt: skip
+    about = {"name": "NVIDIA H100", "compute_capability": "9.0", "sm_count": 132}
+    for dtype, n, expected in (("f16", 64, 1), ("f16", 768, 2), ("bf16", 768, 2), ("f16", 32, None), ("bf16", 64, None)):
+        found = tune.table_for(about, shipped, dtype=dtype, n=n)
+        assert (found and shipped.index(found.path)) == expected, (dtype, n)
+
+
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
     folder = sweep({("mma_split", 1 << 15, "cold"): 1.0}).write(tmp_path / "run")
     with pytest.raises(ResultsError, match="no measurement of a variant that auto may pick"):

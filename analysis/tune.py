@@ -143,6 +143,9 @@ class TuningTable:
     sm_count: int
     choices: pd.DataFrame
 
+    def has(self, dtype: str, n: int) -> bool:
+        return bool(((self.choices["dtype"] == dtype) & (self.choices["n"] == n)).any())
+
     def nearest(self, dtype: str, n: int, elements: int, placement: str, programmatic: bool = False) -> str:
         """The choice of the nearest number of elements on a logarithmic scale (the larger of two, and of the own launch), of this placement
         where the table has it, else in place; "" without one."""
@@ -174,14 +177,17 @@ def read_table(path: Path) -> TuningTable:
     return TuningTable(path, found["device"], int(found["compute_capability"]), int(found["sm_count"]), choices)
 
 
-def table_for(device: dict[str, Any], shipped: Iterable[Path] | None = None) -> TuningTable | None:
+def table_for(device: dict[str, Any], shipped: Iterable[Path] | None = None, *, dtype: str = "", n: int = 0) -> TuningTable | None:
     """Of the tables that ship the one that `auto` takes on a device of a context.json, as variants/auto/device_class.hpp has it: the
-    nearest compute capability at or below its own, then the name that agrees in most words, then the nearest number of SMs."""
+    nearest compute capability at or below its own, then the name that agrees in most words, then the nearest number of SMs. With `dtype`
+    and `n`, of those tables the one that has such rows."""
 
-    def rank(table: TuningTable) -> tuple[int, int, float]:
+    def rank(table: TuningTable) -> tuple[int, float]:
         alike = [own == other for own, other in zip(table.device.split(), device["name"].split())]
-        return table.compute_capability, (*alike, False).index(False), -abs(math.log2(table.sm_count / device["sm_count"]))
+        return (*alike, False).index(False), -abs(math.log2(table.sm_count / device["sm_count"]))
 
-    tables_ = [read_table(path) for path in (SHIPPED if shipped is None else shipped)]
     own = int(device["compute_capability"].replace(".", ""))
-    return max((table for table in tables_ if table.compute_capability <= own), key=rank, default=None)
+    tables_ = [table for path in (SHIPPED if shipped is None else shipped) if (table := read_table(path)).compute_capability <= own]
+    nearest = max((table.compute_capability for table in tables_), default=0)
+    has = [table for table in tables_ if table.compute_capability == nearest and (not n or table.has(dtype, n))]
+    return max(has, key=rank, default=None)

@@ -25,13 +25,13 @@ TuningTable table_from_file(const std::string& path) {
   return parse_tuning_table(read_text_file(path, concat(kTableVariable, "=", path), kLongest), path);
 }
 
-/// What a plan is made by: a table, or the rule where none is for the class of this device.
+/// What a plan is made by: a table, or the rule where none of the class of this device has such rows.
 struct Guide {
   std::shared_ptr<const TuningTable> table;  // null: the rule
   std::string name;                          // for Settings
 };
 
-Guide guide_for(const DeviceInfo& device) {
+Guide guide_for(const Problem& problem, const DeviceInfo& device) {
   if (const char* path = std::getenv(kTableVariable); path != nullptr && *path != '\0') {
     auto table = std::make_shared<const TuningTable>(table_from_file(path));
     if (!table->is_for(device)) {
@@ -41,9 +41,11 @@ Guide guide_for(const DeviceInfo& device) {
     }
     return {std::move(table), path};
   }
-  const TuningTable* shipped = of_class(shipped_tables(), device);
-  if (shipped == nullptr)
+  if (of_class(shipped_tables(), device) == nullptr)
     return {nullptr, concat("rule: no table for sm_", device.compute_capability(), " or below")};
+  const auto has = [&](const TuningTable& table) { return table.nearest(problem) != nullptr; };
+  const TuningTable* shipped = of_class(shipped_tables(), device, has);
+  if (shipped == nullptr) return {nullptr, "rule: no table of its class has such rows"};
   return {std::shared_ptr<const TuningTable>(shipped, [](const TuningTable*) {}),
           concat(said_of(*shipped, device), ": ", shipped->source)};
 }
@@ -193,11 +195,11 @@ bool is_as_exact_as_can_be(const Numerics& numerics, double scale) {
 }
 
 std::vector<const Variant*> candidates(const Problem& problem, const DeviceInfo& device) {
-  return candidates(guide_for(device), problem, device);
+  return candidates(guide_for(problem, device), problem, device);
 }
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  const Guide guide = guide_for(device);
+  const Guide guide = guide_for(problem, device);
   const std::vector<const Variant*> able = candidates(guide, problem, device);
   constexpr std::size_t kAny = 256;  // what cudaMalloc gives
   Picked picked = pick(able, problem, device, kAny);

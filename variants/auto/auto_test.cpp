@@ -132,6 +132,22 @@ TEST(DeviceClass, IsTheNearestCapabilityAtOrBelowTheDevices) {
   EXPECT_EQ(measured_of(more, fewer), "NVIDIA H100 PCIe") << "the nearest number of SMs";
 }
 
+TEST(DeviceClass, WhatTheNearestTableLacksComesFromTheOthersOfItsCapability) {
+  const std::vector<MeasuredOn> all{
+      {"NVIDIA A100", 80, 108}, {"NVIDIA H100", 90, 132}, {"NVIDIA H200", 90, 132}};
+  const auto without = [&](std::set<std::string> lacking, std::string_view device) {
+    const auto has = [&](const MeasuredOn& m) { return !lacking.contains(m.device); };
+    const MeasuredOn* found = of_class<MeasuredOn>(all, described(device), has);
+    return found == nullptr ? "none" : found->device;
+  };
+  EXPECT_EQ(without({}, "H100"), "NVIDIA H100");
+  EXPECT_EQ(without({"NVIDIA H100"}, "H100"), "NVIDIA H200");
+  EXPECT_EQ(without({"NVIDIA H200"}, "H200"), "NVIDIA H100");
+  EXPECT_EQ(without({"NVIDIA H100"}, "B200"), "NVIDIA H200");
+  EXPECT_EQ(without({"NVIDIA H100", "NVIDIA H200"}, "H100"), "none") << "not that of an older capability";
+  EXPECT_EQ(without({"NVIDIA A100"}, "L40S"), "none");
+}
+
 TEST(DeviceClass, BoardsOfOneChipTakeTheTableOfThatChip) {
   const std::vector<MeasuredOn> two{{"NVIDIA H200", 90, 132}, {"NVIDIA H100 80GB HBM3", 90, 132}};
   EXPECT_EQ(measured_of(two, described("H100")), "NVIDIA H100 80GB HBM3");
@@ -439,8 +455,9 @@ TEST(Auto, TriesTheMeasuredChoiceFirstThenTheRules) {
   unsetenv("FWHT_TUNING");
   std::map<std::string, int> differ;  // by device
   for (const DeviceInfo& device : described_devices()) {
-    const TuningTable* table = of_class(shipped_tables(), device);
     for (const Problem& problem : many_problems(std::int64_t{1} << 26)) {
+      const auto has = [&](const TuningTable& t) { return t.nearest(problem) != nullptr; };
+      const TuningTable* table = of_class(shipped_tables(), device, has);
       const Variant* expected = first_choice(table, problem, device);
       const std::vector<const Variant*> found = candidates(problem, device);
       ASSERT_EQ(found.empty() ? nullptr : found.front(), expected) << to_string(problem);

@@ -38,23 +38,34 @@ inline int words_in_common(std::string_view a, std::string_view b) {
   return words;
 }
 
-/// The nearest compute capability at or below the device's. Of equals the one whose name agrees with its own
-/// in most words, then the one of the nearest number of SMs, then the first. nullptr where all are newer than
-/// the device, or it has no CUDA.
+/// Of the nearest compute capability at or below the device's, and of what `has` takes: the one whose name
+/// agrees with the device's in most words. Of equals it is the one of the nearest number of SMs, then the
+/// first. nullptr where all are newer than the device, it has no CUDA, or `has` takes none.
 /// @tparam Measured  derives from MeasuredOn
-template <class Measured>
-const Measured* of_class(std::span<const Measured> all, const DeviceInfo& device) {
+/// @param has  whether a table knows what is asked for
+template <class Measured, class Has>
+const Measured* of_class(std::span<const Measured> all, const DeviceInfo& device, const Has& has) {
+  int capability = 0;
+  for (const Measured& measured : all)
+    if (device.has_cuda() && measured.compute_capability <= device.compute_capability())
+      capability = std::max(capability, measured.compute_capability);
   const auto rank = [&](const Measured& m) {
     const double sms_apart = std::fabs(std::log2(static_cast<double>(m.sm_count)) -
                                        std::log2(static_cast<double>(device.sm_count)));
-    return std::tuple{m.compute_capability, words_in_common(m.device, device.name), -sms_apart};
+    return std::tuple{words_in_common(m.device, device.name), -sms_apart};
   };
   const Measured* best = nullptr;
   for (const Measured& measured : all) {
-    if (!device.has_cuda() || measured.compute_capability > device.compute_capability()) continue;
+    if (measured.compute_capability != capability || !has(measured)) continue;
     if (best == nullptr || rank(measured) > rank(*best)) best = &measured;
   }
   return best;
+}
+
+/// The same of all tables.
+template <class Measured>
+const Measured* of_class(std::span<const Measured> all, const DeviceInfo& device) {
+  return of_class(all, device, [](const Measured&) { return true; });
 }
 
 /// For Settings: "shipped" on the device that was measured, else "shipped for sm_90, measured on NVIDIA

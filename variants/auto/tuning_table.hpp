@@ -51,7 +51,7 @@ struct TuningTable : MeasuredOn {
 TuningTable parse_tuning_table(std::string_view text, const std::string& name);
 
 /// The tables that ship: every .csv in this folder, in the order of their names. A device takes the one
-/// of_class() of its own.
+/// of_class() of its own that has the row length.
 std::span<const TuningTable> shipped_tables();
 
 /// Variants in the order in which a device whose class has no table prefers them: the longest rows to wgmma,
