@@ -317,8 +317,8 @@ def summary(w: Any) -> Summary:
     view, variables = _spectrum_view(w)
     if view.device != _c.HOST:
         return _summary_by_torch(w, variables)
-    found = _c.SpectrumSummary(ctypes.sizeof(_c.SpectrumSummary))
-    if status := _c.library.fwht_walsh_summary(_view(_contiguous(w)).pointer, variables, found):
+    w, found = _contiguous(w), _c.SpectrumSummary(ctypes.sizeof(_c.SpectrumSummary))
+    if status := _c.library.fwht_walsh_summary(_view(w).pointer, variables, found):
         _c.fail(status)
     return Summary(found.largest, found.place, found.nonlinearity, found.sum_of_squares)
 

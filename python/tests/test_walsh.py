@@ -304,6 +304,15 @@ def test_strided_functions():
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
+def test_strided_spectra(kind):
+    w = sums(1 - 2 * functions(20, 1)[0].astype("int64")).astype("int32")
+    apart = give(np.repeat(w, 2), kind)[::2]  # so large that its copy's memory goes back to the system
+    assert walsh.summary(apart) == walsh.summary(give(w, kind))
+    for found, expected in zip(walsh.largest(apart, 9), walsh.largest(give(w, kind), 9)):
+        assert np.array_equal(numpy_of(found), numpy_of(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
 def test_summary_and_largest(kind):
     bits = functions(10, 1)[0]
     w = sums(1 - 2 * bits.astype("int64")).astype("int32")
