@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import json
 import math
 from typing import Any, Callable, NamedTuple, SupportsFloat
@@ -228,13 +229,21 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
                 f"fwht: {name} of out have shape {view.shape}, strides {view.strides} and dtype {view.dtype_name}; as new ones they have "
                 f"shape {size}, {'contiguous' if contiguous else f'strides {(1, rows)}'}, and dtype {dtype}, on x's device where they can be written"
             )
-    if face is None and scales is not None:  # what the library writes are scales of its own, so that it cannot see these
-        import numpy
-
-        for name, other in (("codes of out", codes), ("x", x)):
-            if numpy.may_share_memory(scales, other):
-                raise ValueError(f"fwht: scales of out and {name} share memory")
+    named = [(name, each) for name, each in (("x", x), ("codes of out", codes), ("scales of out", scales)) if each is not None]
+    for (name, one), (other_name, other) in itertools.combinations(named, 2):  # the library sees neither an x that is copied nor these scales
+        if _share_memory(one, other):
+            raise ValueError(f"fwht: {name} and {other_name} overlap; codes and scales want memory of their own")
     return codes, scales
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    if face := _tensors.face_of(one):
+        first, last = face.memory_of(one)
+        other_first, other_last = face.memory_of(other)
+        return bool(first < other_last and other_first < last)
+    import numpy
+
+    return numpy.may_share_memory(one, other)
 
 
 def into_cache(

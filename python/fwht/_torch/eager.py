@@ -56,6 +56,14 @@ def _is_like(x: Tensor, out: Any) -> bool:
     )  # fmt: skip
 
 
+def memory_of(x: Tensor) -> tuple[int, int]:
+    """First address, and the one behind the last; none where the dispatcher must see the call, since x may stand for memory only."""
+    if _is_compiling() or not _is_plain(x) or not x.numel():
+        return 0, 0
+    reach = sum(stride * (size - 1) for size, stride in zip(x.shape, x.stride()))
+    return x.data_ptr(), x.data_ptr() + (reach + 1) * x.element_size()
+
+
 def mark_written(x: Any) -> None:
     """Autograd must notice that a saved tensor was overwritten."""
     if isinstance(x, Tensor) and not x.is_inference():
