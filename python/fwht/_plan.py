@@ -216,11 +216,11 @@ class Plan:
     def _in_blocks(self, view: array.View) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and strides with the n elements of a row and the `inner` ones between them as one dimension, where they are one."""
         behind, axis = 1, len(view.shape) - 1
-        while axis > 0 and behind < self._problem.inner:
+        while axis > 0 and (behind < self._problem.inner or view.shape[axis] == 1):  # n is not 1
             behind *= view.shape[axis]
             axis -= 1
         block = view._replace(shape=view.shape[axis:], strides=view.strides[axis:])
-        if self._problem.inner == 1 or behind != self._problem.inner or not operators._is_flat(block):
+        if self._problem.inner == 1 or behind != self._problem.inner or not (0 in view.shape or operators._is_flat(block)):
             return view.shape, view.strides
         return (*view.shape[:axis], behind * view.shape[axis]), (*view.strides[:axis], 1)
 

@@ -37,6 +37,10 @@ def test_a_plan_along_an_axis_and_in_another_order(library):
         assert (plan.execute(given).reshape(want.shape) == want).all()
     y = x * 1
     assert (fwht.plan(8, 24, "float32", device="cpu", inner=12).execute(y) == fwht.hadamard_transform(x, axis=1)).all()
+    apart_by_one = fwht.plan(8, 24, "float32", device="cpu", inner=12).execute(1 * x.reshape(2, 8, 1, 12))
+    assert (apart_by_one == fwht.hadamard_transform(x, axis=1).reshape(2, 8, 1, 12)).all()
+    nothing = np.lib.stride_tricks.as_strided(data, (0, 8, 12), (0, 0, 0))  # as tensors without elements give theirs
+    assert fwht.plan(8, 0, "float32", device="cpu", inner=12).execute(nothing) is nothing
     back = fwht.plan(8, 24, "float32", device="cpu", inplace=False, inner=12, input_ordering="sequency").execute(want)
     assert np.allclose(np.asarray(back), data, atol=1e-5)
     apart = np.zeros((2, 100), "float32")[:, :96].reshape(2, 8, 12) if library == "numpy" else torch.zeros(2, 100)[:, :96].unflatten(1, (8, 12))
