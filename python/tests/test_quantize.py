@@ -248,6 +248,14 @@ def test_codes_and_scales_that_cannot_be_written(library):
 
 
 @needs_torch
+@pytest.mark.parametrize("encoding", ["e4m3:128,mn", "e4m3:128,ue8m0,packed,deepgemm", "int8:row"])
+def test_later_calls_give_the_strides_of_the_first(encoding):
+    """Of one column, too, whose stride DeepGEMM looks at; eight rows of scales want no padding."""
+    x = torch.ones(8, 128)
+    assert len({fwht.hadamard_quantize(x, encoding).scales.stride() for _ in range(3)}) == 1
+
+
+@needs_torch
 def test_what_is_not_read_as_another_encoding():
     """Codes and scales that do not belong to the encoding give no numbers."""
     x, read = torch.randn(4, 64), quantize.dequantize

@@ -288,9 +288,10 @@ def remember(
 
 
 def _like(codes: Tensor, scales: Tensor) -> tuple | None:
-    """What the next ones are like, and the bytes of scales; None where scales are a view of a larger buffer."""
+    """What the next ones are like, and the bytes of scales; None where scales are a view of a larger buffer, or lie in other strides."""
     count = scales.numel() * scales.element_size()
-    if not scales.is_contiguous() or scales.untyped_storage().nbytes() != count:
+    rows_in_order = torch.empty(scales.shape, device="meta").stride()
+    if scales.stride() != rows_in_order or scales.untyped_storage().nbytes() != count:  # the stride of one column counts, too
         return None
     return *(blank(given.shape, given.dtype, given.device) for given in (codes, scales)), count
 
