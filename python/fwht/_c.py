@@ -34,7 +34,7 @@ OPERATOR_TEXT = "a text such as '28x512', or None"
 ENCODING_TEXT = "a text such as 'e4m3:row'"
 
 _IN_PLACE, _OUT_OF_PLACE = 0, 1
-_SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH, SCRATCH_OF_CALLER = 8, 2, 16
+SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH, SCRATCH_OF_CALLER = 8, 2, 16
 
 
 class Problem(ctypes.Structure):
@@ -290,7 +290,8 @@ def checked_scale(scale: Any, name: str = "scale") -> float | None:
             f"fwht: {name} must be a number or None, not a {kind.__module__}.{kind.__name__}: reading an array's value "
             "would wait for the device; pass scale.item() if that is meant"
         )
-    if isinstance(scale, (str, bytes)):
+    drops = of_numpy and kind.__name__.startswith(("complex", "clong"))  # float() of NumPy's leaves the imaginary part out
+    if drops or isinstance(scale, (str, bytes)):
         raise TypeError(f"fwht: {name}={scale!r} must be a number or None")
     try:
         value = float(scale)
@@ -377,7 +378,7 @@ def make_problem(
     problem = Problem(
         ctypes.sizeof(Problem), n, rows, 0.0 if scale is None else scale, dtype,
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
-        (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
+        (0 if scale is None else SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
         op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
         preparation.encode() if preparation else None, *orderings, inner,
     )  # fmt: skip

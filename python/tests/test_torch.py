@@ -35,6 +35,9 @@ def test_calls_do_not_mix_up_what_was_prepared(device):
                 y = x.to(dtype)
                 assert torch.equal(fwht.hadamard_transform(y, scale), exact(y, scale))
                 assert torch.equal(fwht.hadamard_transform_(y.clone(), scale), exact(y, scale))
+    for zero in (0.0, -0.0) if device == "cpu" else ():  # equal numbers; a sum on tensor cores begins with 0.0
+        for y in (fwht.hadamard_transform(abs(x) + 1, zero), fwht.operators.transform(abs(x) + 1, scale=zero)):
+            assert y[:, 0].signbit().tolist() == 4 * [str(zero) == "-0.0"]
 
 
 def test_bits_do_not_depend_on_placement():

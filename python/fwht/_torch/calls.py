@@ -180,7 +180,9 @@ def _keep(key: tuple, problem: _c.Problem, variant: str | None, device: int, pla
         return _c_transform(address, name, source, target, ordinal, stream)
 
     execute = functools.partial(_c_plan_execute, plan.handle) if plan else without_plan
-    return prepared.put(key, (execute, name, address, (problem, plan), more))
+    entry = execute, name, address, (problem, plan), more
+    is_zero = problem.flags & _c.SCALE_AS_GIVEN and problem.scale == 0  # 0.0 and -0.0 are one key, and give other zeros
+    return entry if is_zero else prepared.put(key, entry)
 
 
 def _first(key: tuple, problem: _c.Problem, variant: str | None, source: int, target: int, device: int) -> None:
