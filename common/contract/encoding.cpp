@@ -384,6 +384,7 @@ Encoding parse_encoding(std::string_view text) {
       once("scales");
       scales = {Kind::row, 0};
     } else if (word == "ue8m0") {
+      once("scale type");
       ue8m0 = true;
     } else if (known_layout != std::end(kLayouts)) {
       once("layout");

@@ -195,6 +195,8 @@ TEST(Encoding, RefusesWhatDoesNotFitInOneSentence) {
   EXPECT_EQ(refusal("e4m3:row,64", 4096), "encoding 'e4m3:row,64' names its scales twice");
   EXPECT_EQ(refusal("mxfp4:rceil,even", 4096), "encoding 'mxfp4:rceil,even' names its recipe twice");
   EXPECT_EQ(refusal("e4m3:128,mn,packed", 4096), "encoding 'e4m3:128,mn,packed' names its layout twice");
+  EXPECT_EQ(refusal("e4m3:128,ue8m0,ue8m0", 4096),
+            "encoding 'e4m3:128,ue8m0,ue8m0' names its scale type twice");
   EXPECT_EQ(refusal("e4m3:row,t8192,t8192", 4096), "encoding 'e4m3:row,t8192,t8192' names its token twice");
 }
 

@@ -40,6 +40,11 @@ bool is_power_of_four(std::int64_t order) {
   return order >= 4 && is_power_of_two(order) && log2_floor(order) % 2 == 0;
 }
 
+/// Not every regular factor is: validate() refuses other orders, which are held as they were given.
+bool is_regular_matrix(const Factor& factor) {
+  return factor.basis == Basis::regular && is_power_of_four(factor.order);
+}
+
 Factor parse_factor(std::string_view word, std::string_view text) {
   Factor factor;
   std::string_view digits = word;
@@ -158,20 +163,19 @@ Operator::Operator(std::span<const Factor> factors) {
 }
 
 void Operator::add(const Factor& factor) {
-  if (factor.basis == Basis::regular && is_power_of_four(factor.order)) return add_regular(factor.order);
+  if (is_regular_matrix(factor)) return add_regular(factor.order);
   if (count_ == kMostFactors) {
     throw BadRequest(concat("an operator has at most ", kMostFactors, " factors"));
   }
-  factors_[count_] = factor;
-  if (factor.basis == Basis::hadamard && is_power_of_two(factor.order)) {
-    factors_[count_].basis = Basis::sylvester;
-  }
-  ++count_;
+  Factor& held = factors_[count_++];
+  held = factor;
+  if (held.basis == Basis::hadamard && is_power_of_two(held.order)) held.basis = Basis::sylvester;
+  if (held.basis == Basis::sylvester) held.transposed = false;  // it is its own
 }
 
 void Operator::add_regular(std::int64_t order) {
   constexpr std::int64_t kHeld = 16;
-  while (count_ > 0 && factors_[count_ - 1].basis == Basis::regular && order < kLargestOrder)
+  while (count_ > 0 && is_regular_matrix(factors_[count_ - 1]) && order < kLargestOrder)
     order *= factors_[--count_].order;
   const std::size_t first = count_;
   for (; order > 1; order /= std::min(order, kHeld)) {
@@ -212,7 +216,7 @@ Operator Operator::transposed() const {
   Operator op = *this;
   for (std::size_t f = 0; f < count_; ++f) {
     Factor& factor = op.factors_[f];
-    factor.transposed = !is_symmetric_factor(factor) && !factor.transposed;
+    if (!is_symmetric_factor(factor)) factor.transposed = !factor.transposed;
   }
   if (signs_ != Signs::none) op.signs_ = signs_ == Signs::first ? Signs::last : Signs::first;
   return op;
@@ -310,7 +314,7 @@ std::string to_string(const Operator& op) {
   const std::span<const Factor> factors = op.factors();
   for (std::size_t f = 0; f < factors.size(); ++f) {
     Factor factor = factors[f];
-    while (factor.basis == Basis::regular && f + 1 < factors.size() && factors[f + 1].basis == Basis::regular)
+    while (is_regular_matrix(factor) && f + 1 < factors.size() && is_regular_matrix(factors[f + 1]))
       factor.order *= factors[++f].order;
     text += concat(between, text_of(factor));
     between = "x";

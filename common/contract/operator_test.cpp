@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/host/error.hpp"
+#include "common/host/text.hpp"
 #include "common/testing/refusal.hpp"
 
 namespace fwht {
@@ -17,7 +18,7 @@ std::string refusal(std::string_view text) {
 
 TEST(Operator, TextFormGoesThereAndBack) {
   for (const char* text : {"4096", "28x512", "12tx20x64", "d53x256", "28x512+signs", "signs+428tx32", "28",
-                           "256r", "28x64r", "4rx28x16r", "signs+16r", "65536r"}) {
+                           "signs+12tx20x64", "256r", "28x64r", "4rx28x16r", "signs+16r", "65536r"}) {
     const Operator op = parse_operator(text);
     EXPECT_EQ(to_string(op), text);
     EXPECT_EQ(parse_operator(to_string(op)), op);
@@ -41,6 +42,9 @@ TEST(Operator, TransposesWhatIsNotSymmetric) {
   const Operator symmetric = parse_operator("28x512");
   EXPECT_TRUE(symmetric.is_symmetric());
   EXPECT_EQ(symmetric.transposed(), symmetric);
+  const Operator said_transposed = parse_operator("12tx20x64");
+  EXPECT_TRUE(said_transposed.is_symmetric());
+  EXPECT_EQ(said_transposed.transposed(), said_transposed);
   const Operator turyn = parse_operator("428x32");
   EXPECT_FALSE(turyn.is_symmetric());
   EXPECT_EQ(to_string(turyn.transposed()), "428tx32");
@@ -55,6 +59,8 @@ TEST(Operator, TransposesWhatIsNotSymmetric) {
 
 TEST(Operator, APowerOfTwoIsSylvesterWhateverItsBasis) {
   EXPECT_EQ((Operator{{Basis::hadamard, 28}, {Basis::hadamard, 16}}), parse_operator("28x16"));
+  EXPECT_EQ(parse_operator("16t+signs"), parse_operator("16+signs"));
+  EXPECT_EQ(parse_operator("28x16t"), parse_operator("28x16"));
 }
 
 TEST(Operator, RegularMatricesAreHeldByFactorsThatKernelsMultiplyBy) {
@@ -174,6 +180,12 @@ TEST(Operator, RefusesWhatIsNoMatrixInOneSentence) {
             "428");
   EXPECT_EQ(refusal("32r"), "operator 32r: order 32 of a regular matrix must be a power of four, 4 at least");
   EXPECT_NE(refusal("1r").find("order 1 of a regular matrix"), std::string::npos);
+  // Whatever stands beside it: 5 times 4 is no regular matrix of 16, and nothing is none of 4.
+  for (const char* order : {"5", "0", "-4", "-9223372036854775808"}) {
+    EXPECT_NE(refusal(concat(order, "rx4r")).find(concat("order ", order)), std::string::npos) << order;
+    EXPECT_NE(refusal(concat("4rx", order, "r")).find(concat("order ", order)), std::string::npos) << order;
+  }
+  EXPECT_NE(refusal("4611686018427387905rx4r").find("exceeds the limit"), std::string::npos);
   EXPECT_NE(refusal("262144r").find("at most 4 factors"), std::string::npos);
   EXPECT_NE(refusal("d16r").find("is no factor"), std::string::npos);
   EXPECT_NE(refusal("r16").find("is no factor"), std::string::npos);

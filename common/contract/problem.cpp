@@ -222,6 +222,17 @@ void validate_paging(const Problem& problem, const Paging& paging) {
   }
 }
 
+/// Of an encoding that fits n.
+void validate_page_bytes(const Problem& problem) {
+  const PageLayout layout = problem.page_layout();
+  constexpr std::int64_t kLimit = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t row = layout.code_bytes + layout.scale_bytes, places = layout.paging.places();
+  if (places > kLimit / row) {
+    throw BadRequest(concat("pages=", layout.paging.pages, " of tokens=", layout.paging.tokens, " rows of ",
+                            row, " bytes exceed the limit of ", kLimit, " bytes"));
+  }
+}
+
 void validate_dtype(Dtype dtype, std::string_view name) {
   if (format_of(dtype).bytes == 0) {
     throw BadRequest(concat(name, " dtype ", static_cast<int>(dtype),
@@ -271,6 +282,7 @@ void validate(const Problem& problem) {
   if (problem.prologue) validate(*problem.prologue, n, problem.rows);
   if (problem.paging) validate_paging(problem, *problem.paging);
   validate(problem.encoding, n, problem.rows, problem.out.dtype);
+  if (problem.paging) validate_page_bytes(problem);
   if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
       !(n == 1 && problem.out.row_stride == 1)) {
     throw BadRequest(concat(to_string(problem), ": two codes share a byte, so the row stride of out=",
@@ -302,7 +314,8 @@ void set_arrangement(Problem& problem, std::string_view text) {
     if (slash == std::string_view::npos) break;
     rest = rest.substr(slash + 1);
   }
-  validate_inner(problem);  // before it is multiplied
+  validate(problem.op);  // before orders and inner are multiplied
+  validate_inner(problem);
   problem.set_row_stride(problem.block_elements());
 }
 
@@ -383,7 +396,8 @@ Problem parse_problem(std::string_view text) {
                             "; the form is ", kForm));
   }
   problem.rows = *rows;
-  validate_inner(problem);  // before it is multiplied
+  validate(problem.op);  // before orders and inner are multiplied
+  validate_inner(problem);
   problem.set_row_stride(stride.value_or(problem.block_elements()));
   if (stride_out) problem.out.row_stride = *stride_out;
   if (to) problem.out.dtype = *to;

@@ -28,6 +28,7 @@ TEST(Problem, TextFormGoesThereAndBack) {
   EXPECT_EQ(parse_problem(to_string(problem)), problem);
   EXPECT_EQ(to_string(parse_problem("fp16/n128/r3")), "f16/n128/r3");
   EXPECT_EQ(parse_problem("f32/n8/r0").rows, 0);
+  EXPECT_EQ(parse_problem("f32/8t/r1"), parse_problem("f32/n8/r1"));
   for (const char* text :
        {"f16/n4096/r8192", "f16/28x512/r64", "bf16/n4096/r8192/out>e4m3:row",
         "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1", "i32/n8/r1",
@@ -246,6 +247,8 @@ TEST(Problem, RefusesNonsenseWithValueAndLimit) {
                            "f16/n8/r1/page4x4>e4m3:tensor",
                            "f16/n8/r2/page4x4>e4m3:row,t16",
                            "f16/n4/r2/page4x4>e4m3:row",
+                           "f16/n8589934592/r1/page2147483648x1>int8:row",
+                           "f16/n-9223372036854775807/r0/inner576460752303423487",
                            "f16/n8/r2/page4x4>e4m3:row,mn,ldo16",
                            "f16/r1",
                            "",

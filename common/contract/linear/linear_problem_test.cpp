@@ -53,6 +53,11 @@ TEST(LinearProblem, RefusesWithTheValueAndTheLimit) {
   refused("f16/m1/n8/k96/w4g32/rot", "order 96");
   refused("f16/m1/n8/k96/w4g32/rot64", "order 64");
   refused("f16/m1/n8/k96/w4g32/rot1", "rot1");
+  for (const char* of_one : {"1x1", "1+signs", "d1"}) {  // which no text form stands for
+    LinearProblem problem = parse_linear_problem("f16/m1/n8/k96/w4g32");
+    problem.rotation = parse_operator(of_one);
+    EXPECT_THROW(validate(problem), BadRequest) << of_one;
+  }
   refused("f16/m1/n8/k96/w4g32/rot12x16", "order 192");
   refused("f16/m1/n8/k96/w4g32/rot6x16", "6");
   refused("f16/m1/n8/k96/w4g32/rotsigns", "signs");

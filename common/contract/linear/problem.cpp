@@ -63,6 +63,8 @@ void validate(const LinearProblem& problem) {
             concat("a rotation of order ", p.rotation_order(), ": a power of two from 2 on is needed"));
   } else {
     validate(p.rotation);
+    require(p.rotation_order() >= 2,
+            concat("the rotation ", to_string(p.rotation), " of order 1: an order from 2 on is needed"));
   }
   require(p.k % p.rotation_order() == 0,
           concat("k = ", p.k, " is no multiple of the rotation's order ", p.rotation_order()));
