@@ -196,6 +196,18 @@ TEST(PlanFunction, ValidatesThenAsksThenMakes) {
   EXPECT_EQ(plans_made, 1) << "make_plan was reached with an invalid or unsupported problem";
 }
 
+// What fwht_sweep refuses must not keep it from the rest of a trace.
+TEST(Trace, HasBlocksOfWhatIsTimedAndCommentsOfTheRest) {
+  EXPECT_EQ(Transforms::grid_block(parse_problem("f16/n64/r3"), Memory::host),
+            "[f16/n64/r3]\nproblem = f16/n64/r3\nmode = host\n");
+  EXPECT_TRUE(Transforms::grid_block(parse_problem("bf16/128+signs/r4/out/rms>e4m3:row"), Memory::device)
+                  .ends_with("\nmode = replay\n"));
+  for (const char* text : {"f16/n64/r0", "f16/d4/r3", "f16/64+signs/r3", "bf16/n128/r4/rms"}) {
+    EXPECT_EQ(Transforms::grid_block(parse_problem(text), Memory::device),
+              "# not timed by fwht_sweep: " + std::string(text) + "\n");
+  }
+}
+
 TEST(Support, RequireCuda) {
   DeviceInfo none;
   none.why_no_cuda = "no CUDA device: for this test";

@@ -103,7 +103,7 @@ double value_at(const void* data, std::int64_t i, Dtype dtype) {
       return static_cast<const double*>(data)[i];
     case Dtype::i32:
     case Dtype::i64:
-      return load_element(dtype, data, i);
+      break;  // integer_at
   }
   return 0.0;
 }
@@ -124,7 +124,21 @@ void set_value(void* data, std::int64_t i, Dtype dtype, double value) {
       return;
     case Dtype::i32:
     case Dtype::i64:
-      return store_element(dtype, data, i, value);
+      return;  // set_integer
+  }
+}
+
+// Not by way of doubles, which hold 53 bits. Unsigned, so that sums wrap.
+std::uint64_t integer_at(const void* data, std::int64_t i, Dtype dtype) {
+  if (dtype == Dtype::i32) return static_cast<std::uint64_t>(static_cast<const std::int32_t*>(data)[i]);
+  return static_cast<const std::uint64_t*>(data)[i];
+}
+
+void set_integer(void* data, std::int64_t i, Dtype dtype, std::uint64_t value) {
+  if (dtype == Dtype::i32) {
+    static_cast<std::uint32_t*>(data)[i] = static_cast<std::uint32_t>(value);
+  } else {
+    static_cast<std::uint64_t*>(data)[i] = value;
   }
 }
 
@@ -150,11 +164,17 @@ class HostCommunicator final : public Communicator {
     const std::int64_t bytes = elements * bytes_of(dtype);
     std::vector<std::byte> all(static_cast<std::size_t>(size() * bytes));
     all_gather(data, all.data(), bytes, stream);
-    for (std::int64_t i = 0; i < elements; ++i) {
-      double sum = 0.0;
+    const auto sum_of = [&](auto sum, const auto& at, std::int64_t i) {
       for (int r = 0; r < size(); ++r)
-        sum += value_at(all.data() + r * bytes, i, dtype);
-      set_value(data, i, dtype, sum);
+        sum += at(all.data() + r * bytes, i, dtype);
+      return sum;
+    };
+    for (std::int64_t i = 0; i < elements; ++i) {
+      if (is_integer(dtype)) {
+        set_integer(data, i, dtype, sum_of(std::uint64_t{0}, integer_at, i));
+      } else {
+        set_value(data, i, dtype, sum_of(0.0, value_at, i));
+      }
     }
   }
 

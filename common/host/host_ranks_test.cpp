@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -70,6 +71,20 @@ TEST(HostRanks, SumsSixteenBitNumbersOnce) {
     std::uint16_t x = float_to_f16(c.rank() == 0 ? 2048.0F : 1.0F);
     c.all_reduce(&x, 1, Dtype::f16, nullptr);
     EXPECT_EQ(f16_to_float(x), 2052.0F);  // 2051 lies between 2050 and 2052, ties to even
+  });
+}
+
+TEST(HostRanks, SumsIntegersExactly) {
+  on_ranks(3, 10s, [](Communicator& c) {
+    constexpr std::int64_t kBeyondDoubles = (std::int64_t{1} << 53) + 1;
+    std::int64_t wide[2] = {kBeyondDoubles, c.rank() == 0 ? std::numeric_limits<std::int64_t>::max() : -1};
+    c.all_reduce(wide, 2, Dtype::i64, nullptr);
+    EXPECT_EQ(wide[0], 3 * kBeyondDoubles);
+    EXPECT_EQ(wide[1], std::numeric_limits<std::int64_t>::max() - 2);
+    std::int32_t narrow[2] = {std::numeric_limits<std::int32_t>::min(), c.rank() - 7};
+    c.all_reduce(narrow, 2, Dtype::i32, nullptr);
+    EXPECT_EQ(narrow[0], std::numeric_limits<std::int32_t>::min()) << "-3 2^31 modulo 2^32";
+    EXPECT_EQ(narrow[1], -18);
   });
 }
 
