@@ -1,9 +1,12 @@
 #include "python/src/abi.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <variant>
+
+#include "common/host/text.hpp"
 
 namespace fwht::c_abi {
 namespace {
@@ -70,10 +73,7 @@ Object& Object::add(std::string_view key, std::string_view text) {
 }
 
 Object& Object::add(std::string_view key, double value) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.17g", value);
-  const bool finite = value - value == 0.0;
-  return add_raw(key, finite ? digits : "null");
+  return add_raw(key, std::isfinite(value) ? concat(value) : "null");  // not by printf: locales have commas
 }
 
 Object& Object::add_raw(std::string_view key, std::string_view json) {

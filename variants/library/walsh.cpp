@@ -601,9 +601,10 @@ std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed) {
 }
 
 std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed) {
-  if (count < 0 || count > n) throw BadRequest(concat("rows=", count, " must be between 0 and n=", n));
+  if (n < 0) throw BadRequest(concat("n=", n, " must not be negative"));
+  if (count < 0 || count > n) throw BadRequest(concat("count=", count, " must be between 0 and n=", n));
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as a sketch has: 8 GiB, five times that meanwhile
-  if (count > kMost) throw BadRequest(concat("rows=", count, " must be at most ", kMost));
+  if (count > kMost) throw BadRequest(concat("count=", count, " must be at most ", kMost));
   const auto draw = [&](std::int64_t i) {
     const auto words = philox({static_cast<std::uint32_t>(i),
                                static_cast<std::uint32_t>(static_cast<std::uint64_t>(i) >> 32), 1, 0},
