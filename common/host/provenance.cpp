@@ -19,7 +19,9 @@ BuildRecord this_build() {
 std::string without_folders(const std::string& argument) {
   const std::size_t start = argument.starts_with('/') ? 0 : argument.find("=/") + 1;  // npos + 1 = 0
   if (start == 0 && !argument.starts_with('/')) return argument;
-  return argument.substr(0, start) + std::filesystem::path(argument.substr(start)).filename().string();
+  const std::filesystem::path path = argument.substr(start);
+  const std::filesystem::path last = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return argument.substr(0, start) + last.string();
 }
 
 Provenance gather_provenance(int argc, const char* const* argv, const DeviceInfo& device) {

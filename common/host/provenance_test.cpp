@@ -43,7 +43,7 @@ TEST(Provenance, KeepsTheArgumentsButNotWhereAMachineKeepsItsFiles) {
                         "../r2",
                         "f16/n8/r3",
                         "--resume",
-                        "/somewhere/r3"};
+                        "/somewhere/r3/"};
   EXPECT_EQ(gather_provenance(8, argv, DeviceInfo{}).argv,
             (std::vector<std::string>{"fwht_sweep", "--grid", "quick", "--output=r1", "../r2", "f16/n8/r3",
                                       "--resume", "r3"}));

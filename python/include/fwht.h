@@ -157,8 +157,9 @@ FWHT_API fwht_status fwht_get_variant(size_t index, fwht_variant* variant);
  * CUDA device, "cpu" on the host. Asks no device to do anything. */
 FWHT_API fwht_status fwht_supports(const fwht_problem* problem, const char* variant, int32_t device);
 
-/* One call. The first one for a problem makes its plan (up to a millisecond), which is kept until
- * fwht_clear_plans(). `stream` is a cudaStream_t (NULL: the default stream) and ignored on the host, where
+/* One call. On a device the first one for a problem makes its plan (up to a millisecond), which is kept: one that was
+ * captured until fwht_clear_plans(), of the others the 1024 that were used last. `stream` is a cudaStream_t (NULL: the
+ * default stream) and ignored on the host, where
  * the work is done when the call returns. On a device it is enqueued only, and the calling thread's current
  * device is as before. May be called while the stream is captured. in == out exactly for FWHT_IN_PLACE; out
  * of place the spans must not overlap, but that rows of equal strides may lie between each other. */
@@ -297,8 +298,8 @@ FWHT_API fwht_status fwht_rounds_to_codes(int64_t n, int64_t rows, int32_t count
 FWHT_API fwht_status fwht_rounds_to_codes_on(int64_t n, int64_t rows, int32_t count, const uint32_t* signs,
                                              const float* in, int32_t bits, void* codes, float* scales,
                                              int32_t device, void* stream);
-/* SRHT: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from `length` up, D fwht_random_signs(N, seed), R the
- * m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side, `in` and `out` apart. */
+/* SRHT: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from `length` up, 2 at least, D fwht_random_signs(N, seed),
+ * R the m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side, `in` and `out` apart. */
 FWHT_API fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,
                                  const void* in, void* out, int32_t threads);
 /* The 3 ((N + 31) / 32) words that a device reads of a sketch; made once, copied there by the caller. */

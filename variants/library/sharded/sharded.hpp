@@ -74,7 +74,8 @@ void validate(const ShardedProblem& problem);
 std::string to_string(const ShardedProblem& problem);
 
 /// The operator on a whole row: what the ranks compute together. Throws BadRequest for block_diagonal with
-/// T > 1, which is no product of factors that Operator names; it is local, T times.
+/// T > 1, which is no product of factors that Operator names; it is local, T times. Also for all_to_all where
+/// the local operator has all the factors that an Operator may have: H_T would be one more.
 Operator whole_operator(const ShardedProblem& problem);
 
 /// Which column of the result, 0 .. n - 1, position i of rank's result is.

@@ -187,6 +187,9 @@ TEST(Sharded, FormsAreTheOperatorsThatTheyName) {
   EXPECT_EQ(
       fwht::to_string(whole_operator(make_sharded_problem(ShardedForm::gather, Dtype::f16, 28672, 1, 4))),
       "28x1024");
+  const ShardedProblem four_factors = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 53760, 1, 2);
+  EXPECT_EQ(four_factors.local, parse_operator("60x8x28x2"));
+  EXPECT_THROW(whole_operator(four_factors), BadRequest);
   EXPECT_EQ(make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 2).local,
             parse_operator("28x512"));
   const ShardedProblem problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 24576, 16, 4);
