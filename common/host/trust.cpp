@@ -3,14 +3,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <system_error>
+
 #include "common/host/text.hpp"
 
 namespace fwht {
 
 namespace fs = std::filesystem;
 
-std::string why_not_trusted(const fs::path& file) {
-  const fs::path whole = fs::absolute(file), folder = whole.parent_path();
+namespace {
+
+/// By the folders that the path names.
+std::string why_not_trusted_as_named(const fs::path& whole) {
+  const fs::path folder = whole.parent_path();
   for (fs::path one = whole;; one = one.parent_path()) {
     struct stat about = {};
     if (stat(one.c_str(), &about) != 0) return concat(one.string(), " cannot be looked at");
@@ -21,6 +26,18 @@ std::string why_not_trusted(const fs::path& file) {
       return concat(one.string(), " can be written by every user");
     if (!one.has_relative_path()) return "";
   }
+}
+
+}  // namespace
+
+std::string why_not_trusted(const fs::path& file) {
+  const fs::path named = fs::absolute(file);
+  if (std::string why = why_not_trusted_as_named(named); !why.empty()) return why;
+  // Behind links others may change what is opened.
+  std::error_code error;
+  const fs::path opened = fs::canonical(named, error);
+  if (error) return concat(named.string(), " cannot be looked at");
+  return opened == named ? "" : why_not_trusted_as_named(opened);
 }
 
 }  // namespace fwht

@@ -38,6 +38,19 @@ TEST_F(Trust, WhatEveryUserMayWriteIsNone) {
   EXPECT_EQ(why_not_trusted(root / "absent.so"), (root / "absent.so").string() + " cannot be looked at");
 }
 
+TEST_F(Trust, LinksAreFollowed) {
+  const fs::path other = root / "other";
+  fs::create_directories(other);
+  fs::create_symlink(file, other / "link.so");
+  fs::create_directory_symlink(file.parent_path(), other / "link");
+  for (const fs::path& linked : {other / "link.so", other / "link" / "library.so"}) {
+    EXPECT_EQ(why_not_trusted(linked), "");
+    fs::permissions(root / "above", fs::perms::others_write, fs::perm_options::add);
+    EXPECT_EQ(why_not_trusted(linked), (root / "above").string() + " can be written by every user") << linked;
+    fs::permissions(root / "above", fs::perms::others_write, fs::perm_options::remove);
+  }
+}
+
 TEST_F(Trust, WhatBelongsToAnotherUserIsNone) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   for (const fs::path& one : {file, file.parent_path()}) {
