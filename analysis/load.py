@@ -212,8 +212,10 @@ class Device(Tables):
 
     @property
     def variants(self) -> list[str]:
-        """Names in ladder order, as the registry listed them; names only found in the tables follow."""
-        names = list(dict.fromkeys(v for f in reversed(self.folders) for v in f.context["variants"]))
+        """Names in ladder order, as the registry listed them; names only found in the tables follow. A run may have named a few in any order,
+        so the folder with the most of them says it, the newest of several."""
+        widest_first = sorted((f.context["variants"] for f in reversed(self.folders)), key=len, reverse=True)
+        names = list(dict.fromkeys(v for listed in widest_first for v in listed))
         tables = (self.results, self.unsupported, self.accuracy)
         return names + sorted({v for t in tables for v in t["variant"]} - set(names))
 

@@ -364,7 +364,7 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
         "prefill": newest(devices, lambda d: len(layers.prefill_of_few(d)) > 0), "prefill_table": lambda d: drawn("prefill", layers.prefill_of_few(d)),
         "split": newest(devices, lambda d: len(layers.split_over_data_parallel(d)) > 0), "split_table": split_table,
         "turned": newest(devices, lambda d: len(layers.rotated(d)) > 0),
-        "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
+        "turned_table": lambda d: drawn("turned", layers.rotated(d)),
         "parallel": newest(devices, lambda d: len(layers.speedups(d)) > 0), "parallel_values": parallel_values,
         "prediction": lambda d: layers.prediction(d, devices), "prediction_table": prediction_table, "within": layers.WITHIN,
         "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)), "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d)),
@@ -731,7 +731,10 @@ def _special_support(devices: Sequence[Device]) -> str:
         alike = kept.groupby(["variant", "dtype", "placement", "output"], sort=False)["takes"]
         kept = alike.agg(lambda takes: tables.n_ranges(n for text in takes for n in tables.n_listed(text))).reset_index()
     lengths = [text if len(ns := re.findall(r"\d+", text)) < 9 else f"{len(ns)} lengths, {ns[0]} to {ns[-1]}" for text in kept["takes"]]
-    return drawn("special-support", kept.assign(lengths=lengths))
+    latest_first = sorted(found.values(), key=lambda d: d.newest.context["utc_start"], reverse=True)
+    ladder = tables.ordered(kept.get("variant", ()), [v for d in latest_first for v in d.variants])
+    kept = kept.assign(lengths=lengths, rank=[ladder.index(v) for v in kept.get("variant", ())])
+    return drawn("special-support", kept.sort_values("rank", kind="stable"))
 
 
 def _powers(ns: set[int]) -> str:

@@ -79,7 +79,8 @@ def significant(value: float, digits: int = 3) -> str:
         return "–"
     if value != 0 and not 1e-2 <= abs(value) < 1e4:
         return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e")
-    return f"{value:.{digits}g}"
+    text = f"{value:.{digits}g}"
+    return fixed(float(text), 0) if "e" in text else text
 
 
 def n_ranges(values) -> str:
@@ -485,7 +486,7 @@ def support(device: Device, *, special=False) -> pd.DataFrame:
     both = both[~both["variant"].astype(str).str.startswith("peer:")]
     if special:
         both = both[(both["encoding"] != "") | (both["n"] & (both["n"] - 1) != 0)]
-    output = both["encoding"].astype(str).str.split(r"[:,/]").str[0].replace("", "rows")
+    output = both["encoding"].astype(str).str.replace(r"^((?:.*>)?[^:,/]*).*", r"\1", regex=True).replace("", "rows")
     both = both.assign(output=output, placement=[layout.removesuffix(", strided") for layout in both["layout"]])
     if both.empty:
         return pd.DataFrame()

@@ -69,6 +69,20 @@ def test_who_supports_what(tmp_path):
     assert found.loc[("naive", "f16"), ["takes", "refuses", "output"]].to_list() == ["16, 4096", "", "rows"]
 
 
+def test_who_writes_which_codes(tmp_path):
+    """By format, behind what comes before; the page lists variants as the ladder does."""
+    writer = gpu_folder(**TINY)
+    for variant, encoding in (("wgmma", "rope64/page64x64>e4m3:row"), ("wgmma", "rope64/page64x64>mxfp4"), ("naive", "e4m3:row"), ("wgmma", "e4m3:row/f32")):
+        writer.measure(variant, "f16", 4096, 1 << 20, "replay", encoding=encoding)
+    writer.measure("rotate_then_quantize", "f16", 4096, 1 << 20, "replay", encoding="e4m3:row")
+    device = device_of(writer, tmp_path)
+    found = tables.support(device, special=True)
+    wanted = [("naive", "e4m3"), ("wgmma", "rope64/page64x64>e4m3"), ("wgmma", "rope64/page64x64>mxfp4"), ("wgmma", "e4m3"), ("rotate_then_quantize", "e4m3")]
+    assert list(found[["variant", "output"]].itertuples(index=False, name=None)) == wanted
+    listed = [line.split(" | ")[0] for line in pages._special_support([device]).splitlines()[2:]]
+    assert listed == ["| naive", "| wgmma", "| wgmma", "| wgmma", "| rotate_then_quantize"]
+
+
 def test_which_gives_the_relative_error_of_codes(tmp_path, capsys):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     writer.measure("mma_split", "f16", 512, 1 << 26, "replay", encoding="e4m3:row", rel_l2="0.0257")
@@ -157,6 +171,8 @@ def test_a_rotation_in_front_stands_beside_the_layer_alone(tmp_path):
     rows = parts_of(device)["linear-rotated"].frame
     assert rows[["variant", "alone_us", "added_us"]].to_numpy().tolist() == [["rotated", 5, 1], ["quick", 5, -1]]
     assert set(layers.linear(device)["layer"]) == {"n = k = 4096, rotation 0", "n = k = 4096, rotation 128"}
+    header, _, row = pages.drawn("turned", layers.rotated(device)).splitlines()
+    assert header == "| n = k, rotation, tokens | layer alone, µs | `rotated` | `quick` |" and row == "| 4096, 128, 1 | 5.00 | 1.00 | -1.00 |"
 
 
 def test_linear_layers_stand_beside_the_others(tmp_path):

@@ -43,6 +43,13 @@ def test_reads_every_table(gpu):
     assert device.results["elements"].dtype == "int64"
     assert (device.unsupported["reason"] != "").all()
     assert len(device.limits) and len(device.accuracy)
+
+
+def test_variants_stand_in_ladder_order_whatever_the_newest_run_measured(gpu, tmp_path):
+    few = gpu_folder(ns=(4096,), sizes=(1 << 20,), modes=("cold",), utc_start="2026-11-23T09:00:00Z", variants=["wgmma", "naive"])
+    (device,) = load([gpu, few.write(tmp_path / "20261123T090000Z_0123456789_h200")])
+    assert device.newest.context["variants"] == ["wgmma", "naive"]
+    assert device.variants == ["cpu", "naive", "warp_shuffle", "hadacore", "wgmma", "kokkos"]
     assert "20261120T100000Z_0123456789_h200" in device.label and "0123456789" in device.label
 
 

@@ -438,6 +438,26 @@ def test_no_counter_stands_beside_the_time_of_another_launch(monkeypatch, tmp_pa
 
 def test_a_ratio_below_one_never_reads_as_one():
     assert [pages.ratio_text(value) for value in (0.9954, 0.9997, 0.92, 1.0, 1.004)] == ["0.995", "0.999", "0.92", "1.00", "1.00"]
+    row = {"name": "x", "operator": "8", "mode": "cold", "points": 2, "mean": 0.9996, "least": 0.9961, "where": "f16", "greatest": 1.0}
+    assert "| 0.999 | 0.996: f16 | 1.00 |" in pages.drawn("many-peers", pd.DataFrame([row]))
+    both = {"n": 8, "place": "L2", "dtype": "f16", "fraction_of_limit": 0.9, "hadacore": 0.9961, "fast_hadamard_transform": float("nan")}
+    assert "| 8 | 90 % | 0.996 | – |" in pages.drawn("comparison", pd.DataFrame([both]))
+
+
+def test_a_cell_without_a_pair_has_no_gain():
+    cells = [{"dtype": "bf16", "encoding": "nvfp4", "size": "L2", "n": n, "fraction_of_limit": 0.5, "gain": g} for n, g in ((8, 1.5), (16, float("nan")))]
+    assert pages.drawn("fused", pd.DataFrame(cells)).endswith("| nvfp4, bf16 | L2 | 50 %, × 1.50 | 50 % |")
+
+
+def test_every_caption_of_a_size_has_its_table(tmp_path):
+    """bf16 in DRAM was measured of `auto` alone, whose row the tables leave out."""
+    writer = with_auto(gpu_folder(ns=(16, 4096), sizes=(1 << 15, 1 << 28), modes=("replay",), dtypes=("f16", "bf16")))
+    rows = writer.tables["results.csv"]
+    rows[:] = [row for row in rows if (row["dtype"], row["elements"]) != ("bf16", 1 << 28) or row["variant"] == "auto"]
+    devices = load.load([writer.write(tmp_path / "20261120T100000Z_0123456789_h200")])
+    text = pages.render("results.md.j2", up="../", **pages.results_values(devices))
+    captions = re.findall(r"^(\w+: .* elements, .*, replay:)\n\n(.*)", text, re.MULTILINE)
+    assert len(captions) == 3 and all(line.startswith(("| f16: n |", "| bf16: n |")) for _, line in captions)
 
 
 # Lowest first: a module knows those before it.

@@ -137,6 +137,13 @@ def test_time_text(us, text):
     assert tables.time_text(us) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(68.04, "68"), (999.6, "1000"), (1253.0, "1250"), (9999.0, "10000"), (12345.0, "1.23e4"), (0.0026, "2.60e-3"), (math.nan, "–")]
+)
+def test_significant_digits_are_a_power_of_ten_only_where_that_is_shorter(value, text):
+    assert tables.significant(value) == text
+
+
 SMALL = {"ns": (512,), "sizes": (1 << 20,), "modes": ("replay",), "dtypes": ("f16",)}
 
 
