@@ -675,6 +675,30 @@ Grid recorded_grid(const fs::path& folder, const std::string& program) {
   return parse_grid(text("grid"), text("grid_text"));
 }
 
+std::vector<Problem> recorded_problems(const fs::path& folder, const std::string& program) {
+  const Json context = read_context(folder);
+  std::vector<Problem> problems;
+  for (const Json& run : context["runs"]) {
+    if (run["program"] != program) continue;
+    if (has(run, "grid", is_text) && has(run, "grid_text", is_word)) {
+      for (const Case& c : parse_grid(run["grid"], run["grid_text"].get<std::string>()).cases)
+        problems.push_back(c.problem);
+    }
+    constexpr std::string_view kOption = "--problem";
+    bool follows = false;
+    for (const auto& word : run["argv"].get<std::vector<std::string>>()) {
+      if (word.starts_with("--problem=")) {
+        problems.push_back(parse_problem(word.substr(kOption.size() + 1)));
+      } else if (follows && !word.starts_with("-")) {
+        problems.push_back(parse_problem(word));
+        continue;
+      }
+      follows = word.starts_with(kOption);  // more than one may follow
+    }
+  }
+  return problems;
+}
+
 std::string command_to_resume(int argc, const char* const* argv, const fs::path& folder) {
   constexpr std::string_view kFolders[] = {"--output", "--resume"};
   std::string command = quoted_for_shell(argv[0]) + " ";

@@ -92,6 +92,10 @@ class ResultsFolder {
 /// run had no grid or single problems.
 Grid recorded_grid(const std::filesystem::path& folder, const std::string& program);
 
+/// Every problem that the runs of `program` in a folder were asked for, by grids and one by one, whatever
+/// their other options left of them. Throws BadRequest for no results folder.
+std::vector<Problem> recorded_problems(const std::filesystem::path& folder, const std::string& program);
+
 /// The command that goes on with a folder: that of `argv`, with --resume in place of --output and --resume.
 std::string command_to_resume(int argc, const char* const* argv, const std::filesystem::path& folder);
 

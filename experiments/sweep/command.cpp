@@ -284,7 +284,11 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   require_writable(options.benchmark.out);
   if (!options.exported.empty()) make_dataset(options.exported[1]);
   const Provenance provenance = gather_provenance(argc, argv, device);
-  const harness::RunInfo info{program, grid.name.empty() ? "problems" : grid.name, grid.text, {1}, names};
+  harness::RunInfo info{program, grid.name.empty() ? "problems" : grid.name, grid.text, {1}, names};
+  info.accept = [&](const std::string& table, const std::vector<CsvRow>& rows) {
+    if (table == "results.csv")
+      require_same_problems(grid.cases, harness::recorded_problems(options.folder.resume, program), rows);
+  };
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   return harness::write_folder(folder, argc, argv, [&] {

@@ -54,8 +54,8 @@ void require_usable(const std::vector<Case>& cases) {
     orthonormal.scale = orthonormal_scale(problem.n());
     const auto [known, is_new] = scales.emplace(to_string(orthonormal), problem.scale);
     if (!is_new && known->second != problem.scale) {
-      throw BadRequest(fmt::format("{} differs from another problem in its scale only; time them in two runs",
-                                   to_string(problem)));
+      throw BadRequest(fmt::format(
+          "{} differs from another problem in its scale only; time them in two folders", to_string(problem)));
     }
   }
 }
@@ -141,7 +141,7 @@ JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<
           if (!is_new) {
             throw BadRequest(
                 fmt::format("{} and {} would be one row of results.csv, which does not tell their outputs "
-                            "apart; time them in two runs",
+                            "apart; time them in two folders",
                             other->second, job.name()));
           }
           list.jobs.push_back(job);
@@ -187,6 +187,37 @@ CsvRow describe(const UnsupportedJob& unsupported) {
 
 std::string result_key(const CsvRow& row) {
   return key_of(row, "results.csv");
+}
+
+void require_same_problems(const std::vector<Case>& cases, const std::vector<Problem>& recorded,
+                           const std::vector<CsvRow>& results) {
+  const auto any_variant_and_mode = [](CsvRow row) {
+    for (const char* column : {"variant", "memory", "mode"})
+      row[column].clear();
+    return result_key(row);
+  };
+  const auto row_of = [&](const Problem& problem) {
+    return any_variant_and_mode(harness::describe("", Memory::host, problem).columns);
+  };
+  std::set<std::string> there;
+  for (const CsvRow& row : results)
+    there.insert(any_variant_and_mode(row));
+  std::map<std::string, std::set<std::string>> known;  // texts of problems by row
+  const auto text_of = [](Problem problem) {
+    problem.programmatic_launch = false;  // a mode of its own
+    return to_string(problem);
+  };
+  for (const Problem& problem : recorded)
+    known[row_of(problem)].insert(text_of(problem));
+  for (const Case& c : cases) {
+    const std::string row = row_of(c.problem);
+    const auto others = known.find(row);
+    if (!there.contains(row) || others == known.end() || others->second.contains(text_of(c.problem)))
+      continue;
+    throw BadRequest(fmt::format(
+        "{} is measured there, and results.csv does not tell {} from it; --output names another folder",
+        *others->second.begin(), to_string(c.problem)));
+  }
 }
 
 std::string unsupported_key(const CsvRow& row) {
