@@ -53,6 +53,13 @@ def test_variants_stand_in_ladder_order_whatever_the_newest_run_measured(gpu, tm
     assert "20261120T100000Z_0123456789_h200" in device.label and "0123456789" in device.label
 
 
+def test_a_selection_of_variants_does_not_change_their_order(tmp_path):
+    writers = (small(), small(variants=["wgmma", "naive"], utc_start="2026-11-20T12:00:00Z"))
+    (device,) = load([writer.write(tmp_path / f"run{i}") for i, writer in enumerate(writers)])
+    assert device.newest.context["variants"] == ["wgmma", "naive"]
+    assert device.variants == ["cpu", "naive", "warp_shuffle", "hadacore", "wgmma", "kokkos"]
+
+
 def test_host_only_folder_is_named_after_the_cpu(host):
     (device,) = load([host])
     assert device.name == "Example CPU 9000 (host only)"
