@@ -162,7 +162,9 @@ def which(
     apart = max(best["rows"] / rows, rows / best["rows"])
     if apart > 4:
         say(f"nothing near {rows} rows was measured: {best['rows']} rows are {tables.significant(apart)} times as {'many' if best['rows'] > rows else 'few'}")
-    print(f"{device.label}\nn={n}, {dtype}, {best['rows']} rows{near}, {best['mode']}; limit {tables.time_text(best['limit_us'])}: a copy of the same bytes\n")
+    operator = f", operator {best['operator']}" if best["operator"] != str(n) else ""
+    limit = f"limit {tables.time_text(best['limit_us'])}: a copy of the same bytes"
+    print(f"{device.label}\nn={n}, {dtype}{operator}, {best['rows']} rows{near}, {best['mode']}; {limit}\n")
     text = {
         "variant": [f"{variant}, which launches {picked}" if picked else variant for variant, picked in zip(found["variant"], found["picked"])],
         "time": found["time_us"].map(tables.time_text),

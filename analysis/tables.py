@@ -621,8 +621,8 @@ def _on_grid(ratio: pd.Series) -> pd.Series:
 
 
 def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding: str = "") -> tuple[Device, pd.DataFrame]:
-    """Every variant on the measured problem nearest to n, dtype and rows, best first, contiguous and in place where measured;
-    on the GPU in the mode that judges its size best, else in mode host; of launches that overlap (replay_pdl) only where nothing else was
+    """Every variant on the measured problem nearest to n, dtype and rows, best first, of one operator (`plainest`), contiguous and in place
+    where measured; on the GPU in the mode that judges its size best, else in mode host; of launches that overlap (replay_pdl) only where nothing else was
     measured. From the first of `devices` that measured n and dtype, or another run of the same device that measured a number of rows nearer
     to `rows`, or as near in a mode that judges the size better.
 
@@ -647,7 +647,13 @@ def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding:
     raise ResultsError(f"n={str(n)[:20]} was not measured in {dtype}{text}; the nearest row lengths are {', '.join(map(str, sorted(near)))}")
 
 
+def plainest(operators: Iterable[str], n: int) -> str:
+    """Sylvester's matrix where it is one of them, else the first without signs, else the first."""
+    return min(operators, key=lambda operator: (operator != str(n), "signs" in operator))
+
+
 def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) -> pd.DataFrame:
+    part = part[part["operator"] == plainest(part["operator"].unique(), n)]
     layouts = part["layout"].value_counts()
     part = part[part["layout"] == ("in place" if "in place" in layouts.index else layouts.index[0])]
     gpu = part[part["mode"] != "host"]

@@ -334,6 +334,7 @@ def test_text_of_a_folder_is_shown_and_never_run(opened, tmp_path):
 def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, tmp_path):
     writer = every_section(with_auto(gpu_folder(**TINY)))
     writer.measure("kronecker", "f16", 4096, 1 << 24, "replay", placement="out", time_us=7, limit_us=6, fraction_of_limit=6 / 7)
+    writer.measure("mma_split", "f16", 512, 1 << 20, "replay", operator="512+signs", encoding="e4m3:row", time_us=0.1)
     devices = load([writer.write(tmp_path / "20260101T000000Z_0_h200")])
     page = opened(devices)
     page.select_option("#which select[name=encoding]", "e4m3:row")

@@ -267,6 +267,17 @@ def test_which_takes_the_fewer_of_two_row_counts_as_near(tmp_path):
     assert set(tables.which(load([writer.write(tmp_path / "run")]), "f16", 4096, 16)[1]["rows"]) == {8}
 
 
+def test_which_answers_by_one_operator(tmp_path, capsys):
+    writer = FolderWriter()
+    for operator, time, encoding in (("512+signs", 2, ""), ("512", 3, ""), ("512+signs", 4, "e4m3:row"), ("512", 5, "e4m3:row"), ("512+signs", 6, "mxfp4")):
+        writer.measure("mma_split", "f16", 512, 512 * 64, "replay", operator=operator, encoding=encoding, time_us=time)
+    run = load([folder := writer.write(tmp_path / "run")])
+    for encoding, operator in (("", "512"), ("e4m3:row", "512"), ("mxfp4", "512+signs")):
+        assert list(tables.which(run, "f16", 512, 64, encoding=encoding)[1]["operator"]) == [operator]
+        assert main(["which", str(folder), "--n", "512", "--rows", "64", "--encoding", encoding]) == 0
+        assert ("operator 512+signs, 64 rows" in capsys.readouterr().out) == (operator != "512")
+
+
 def test_which_answers_from_the_first_run_that_measured_it_or_one_that_measured_it_more_closely(gpu, device, tmp_path):
     (newest,) = load([gpu_folder(**SMALL).write(tmp_path / "newest")])
     of_newest, of_device = (set(one.results[one.results["n"] == 512]["rows"]) for one in (newest, device))

@@ -401,8 +401,11 @@ function refresh(focus) {
 
 // --- my problem -------------------------------------------------------------------------------------------------------
 
-// What a run measured of a problem, n but for `anyLength`. `asked`: dtype, n, rows, and encoding, layout and operator, "" for any.
+// What a run measured of a problem, n but for `anyLength`. `asked`: dtype, n, rows, encoding, and layout and operator, "" for any.
 const measuredOf = (index, asked, anyLength) => rowsOf(index).filter((row) => row.candidate && row.dtype === asked.dtype && (anyLength || row.n === asked.n) && row.encoding === asked.encoding && (!asked.operator || row.operator === asked.operator) && (!asked.layout || row.layout === asked.layout));
+
+// As tables.plainest: Sylvester's matrix where it is one of them, else the first without signs, else the first.
+const plainest = (operators, n) => operators.find((name) => name === String(n)) ?? operators.find((name) => !name.includes("signs")) ?? operators[0];
 
 // As tables.which: the first run that measured it, or another of the same device with a nearer row count, or as near a one in a mode that
 // judges the size better; the mode that judges the size best. `device`: its runs alone, "" for any.
@@ -416,6 +419,8 @@ function which(asked, device) {
   }
   const apart = parts.map(([index, part]) => [index, part.filter((row) => row.mode !== "replay_pdl")]).filter(([, part]) => part.length);
   for (let [index, part] of apart.length ? apart : parts) {
+    const operator = plainest(distinct(part, (row) => row.operator), asked.n);
+    part = part.filter((row) => row.operator === operator);
     const layout = part.some((row) => row.layout === "in place") ? "in place" : part[0].layout;
     part = part.filter((row) => row.layout === layout);
     if (part.some((row) => row.mode !== "host")) part = part.filter((row) => row.mode !== "host");
