@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -36,6 +37,8 @@ else:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code: 0, 1 (a finding), 2 (refused)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack the letter of microseconds
     try:
         return int(app(arguments, standalone_mode=False, prog_name="python -m analysis") or 0)
     except ResultsError as error:

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 from analysis import report, tables
 from analysis.cli import main
 from analysis.conftest import FolderWriter, gpu_folder
-from analysis.load import ResultsError, load
+from analysis.load import ROOT, ResultsError, load
 
 
 @pytest.fixture
@@ -354,6 +357,13 @@ def test_which_on_the_command_line(gpu, capsys):
         capsys.readouterr()
         assert main(["which", str(gpu), "--n", "16", "--rows", "8", "--dtype", dtype]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_which_where_the_terminal_knows_ascii_alone(tmp_path):
+    folder = gpu_folder(**SMALL).write(tmp_path / "run")
+    command = [sys.executable, "-m", "analysis", "which", str(folder), "--n", "512", "--rows", "64"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, cwd=ROOT)
+    assert done.returncode == 0 and " ?s: a copy of the same bytes" in done.stdout, done.stderr
 
 
 def test_encoded_and_other_widths_are_families_of_their_own(tmp_path):
