@@ -420,6 +420,14 @@ TEST_F(Programs, ANewFolderHasItsOwnName) {
   EXPECT_NE(first, second);
 }
 
+TEST_F(Programs, NamesAndCommentsMayBeInAnyEncoding) {
+  std::ofstream(folder / "g.grid") << "# L\xE4nge\n[a]\nn = 8\nrows = 1\ndtype = f16\nmode = host\n";
+  const Ended first = run(kSweep, "--variant cpu --grid g.grid --output r\xFF --benchmark_out=b\xFF.json");
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(run(kSweep, "--variant cpu --resume r\xFF").code, 0);
+  EXPECT_NE(text_of(folder / "r\xFF/context.json").find("# L\xEF\xBF\xBDnge"), std::string::npos);
+}
+
 TEST_F(Programs, AFolderHasOneWriter) {
   ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n64/r9 --output r").code, 0);
   const std::string context = text_of(folder / "r/context.json");

@@ -508,6 +508,11 @@ bool all_complete(const Json& runs) {
   return true;
 }
 
+// Names of files and comments of grids may be in any encoding, which JSON is not.
+std::string text_of(const Json& context) {
+  return context.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 // In one step, so that a killed run leaves the old or the new file, never half of one. Empty, or why not.
 std::string why_not_written(const fs::path& path, const char* name, std::string_view text) {
   const fs::path part = path / (std::string(name) + ".part");
@@ -588,7 +593,7 @@ ResultsFolder ResultsFolder::begin(const fs::path& path, const Provenance& prove
   std::error_code error;
   if (!fs::is_empty(path, error))  // looked at once nobody else can write
     throw BadRequest(fmt::format("{} is there already; --resume continues a results folder", path.string()));
-  return ResultsFolder(path, std::move(lock), new_context(provenance, run).dump(2));
+  return ResultsFolder(path, std::move(lock), text_of(new_context(provenance, run)));
 }
 
 ResultsFolder ResultsFolder::create(const fs::path& path, const Provenance& provenance, const RunInfo& run) {
@@ -615,7 +620,7 @@ ResultsFolder ResultsFolder::resume(const fs::path& path, const Provenance& prov
   for (const Table& table : all_tables())
     cut_half_line(path / table.name);
   add_run(context, provenance, run);
-  return ResultsFolder(path, std::move(lock), context.dump(2, ' ', false, Json::error_handler_t::replace));
+  return ResultsFolder(path, std::move(lock), text_of(context));
 }
 
 ResultsFolder ResultsFolder::create_or_resume(const std::string& output, const std::string& resume_path,
@@ -652,7 +657,7 @@ void ResultsFolder::finish() {
   context["utc_end"] = now;
   context["complete"] = all_complete(context["runs"]);
   context["files"] = describe_files(path_);
-  context_ = context.dump(2, ' ', false, Json::error_handler_t::replace);
+  context_ = text_of(context);
   if (const std::string why = why_not_written(path_, kContext, context_); !why.empty())
     throw std::runtime_error(why);
 }

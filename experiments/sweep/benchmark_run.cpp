@@ -58,7 +58,9 @@ class JsonFile : public Named<benchmark::JSONReporter> {
         {"commit", provenance_.build.commit},
         {"sources_hash", provenance_.build.sources_hash},
         {"device", provenance_.device.has_cuda() ? provenance_.device.name : provenance_.device.host_name}};
-    GetOutputStream() << "{\n  \"context\": " << about.dump() << ",\n  \"benchmarks\": [\n";
+    GetOutputStream() << "{\n  \"context\": "
+                      << about.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+                      << ",\n  \"benchmarks\": [\n";
     return true;
   }
 
