@@ -65,6 +65,12 @@ def test_explains_every_command(bare: Answer, command: str) -> None:
         assert code == 0 and text.startswith(f"Usage: ./testbed {command}")
 
 
+@pytest.mark.parametrize("command", ["run --output", "run --grid", "accuracy --output", "sweep --output", "sweep --resume", "tune --resume"])
+def test_refuses_what_the_system_does(bare: Answer, command: str) -> None:
+    code, text = bare(*command.split(), "x" * 300)
+    assert code == 2 and text.endswith("xx: File name too long.\n") and text.count("\n") == 1
+
+
 def test_says_its_version(bare: Answer) -> None:
     code, text = bare("--version")
     assert code == 0 and re.fullmatch(r"fwht \d+\.\d+\.\d+\n", text)

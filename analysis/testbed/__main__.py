@@ -24,7 +24,13 @@ def main(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         print(usage(COMMANDS[name]))
         return 0
-    return COMMANDS[name](rest)
+    try:
+        return COMMANDS[name](rest)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a name that is too long, a folder that may not be entered, a full disk
+        place = f"{str(error.filename)[:80]}: " if error.filename else ""
+        refuse(f"{place}{error.strerror or error}.")
 
 
 if __name__ == "__main__":
