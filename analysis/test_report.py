@@ -264,9 +264,10 @@ def test_the_first_report_of_a_machine_without_a_gpu_shows_an_h200(tmp_path, cap
     assert data["runs"][data["start"]]["device"] in data["answers"] and "NVIDIA H200" in data["answers"]
 
 
-def test_a_gh200_has_no_times_of_an_h200(tmp_path):
+@pytest.mark.parametrize("name", ["NVIDIA GH200 480GB", "NVIDIA H200 NVL", "NVIDIA H200 MIG 1g.18gb"])
+def test_another_device_has_no_times_of_an_h200(tmp_path, name):
     writer = gpu_folder(**TINY)
-    writer.context["device"]["name"] = "NVIDIA GH200 480GB"
+    writer.context["device"]["name"] = name
     (device,) = load([writer.write(tmp_path / "run")])
     assert not tables.has_published_gpu(device) and tables.gains(device) == [] and tables.beside_published(device).empty
     assert set(report.explored(device)["status"]) == {"ok"}
