@@ -12,6 +12,7 @@ import hashlib
 import math
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -500,10 +501,21 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """ResultsError where the path cannot be written."""
+    """In one step, so that a full disk leaves the old file, never half of one. ResultsError where the path cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if path.exists() and not path.is_file():  # a device; a folder is refused
+            path.write_text(text, encoding="utf-8")
+            return path
+        target = path.resolve()
+        part = target.with_name(f"{target.name[:200]}.{os.getpid()}.part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise ResultsError(f"{path} cannot be written: {error.strerror}") from None
     return path

@@ -8,6 +8,8 @@ import os
 import random
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,7 +18,7 @@ import pytest
 from analysis import legacy, report, schema
 from analysis.cli import main
 from analysis.conftest import gpu_folder, host_folder
-from analysis.load import DTYPES, MODES, Context, ResultsError, load, load_folder
+from analysis.load import DTYPES, MODES, ROOT, Context, ResultsError, load, load_folder, write_text
 
 
 def small(**context):
@@ -51,6 +53,23 @@ def test_variants_stand_in_ladder_order_whatever_the_newest_run_measured(gpu, tm
     assert device.newest.context["variants"] == ["wgmma", "naive"]
     assert device.variants == ["cpu", "naive", "warp_shuffle", "hadacore", "wgmma", "kokkos"]
     assert "20261120T100000Z_0123456789_h200" in device.label and "0123456789" in device.label
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    page, link = tmp_path / "page.md", tmp_path / "link.md"
+    page.write_text("old")
+    page.chmod(0o640)
+    link.symlink_to(page)
+    script = (
+        "import pathlib, resource, analysis.load; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+        "analysis.load.write_text(pathlib.Path('link.md'), 'x' * {})"
+    )
+    for size, left in ((5000, "old"), (10, "x" * 10)):
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-c", script.format(size)], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert ("ResultsError: link.md cannot be written: File too large" in done.stderr) == (left == "old")
+        assert page.read_text() == left and page.stat().st_mode & 0o777 == 0o640 and sorted(tmp_path.iterdir()) == [link, page]
+    write_text(Path(os.devnull), "x")
 
 
 def test_a_selection_of_variants_does_not_change_their_order(tmp_path):
