@@ -212,7 +212,7 @@ def width_ranges(device: Device) -> str:
 def fused_table(device: Device, size: str = "", *, widths=False) -> str:
     """By encoding and size, all or those of one regime: share of the copy and gain over the pair at every n = 2^k, or at every row length
     m 2^k. Empty where none was measured."""
-    frame = tables.fused(device)
+    frame = tables.nearest_to_limit(tables.fused(device), ["dtype", "encoding", "size", "n"])
     return drawn("fused", frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)])
 
 

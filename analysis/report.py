@@ -301,7 +301,7 @@ def prepared_parts(device: Device) -> Parts:
 
 def encoded_parts(device: Device) -> Parts:
     frame = tables.fused(device)
-    lines = frame.drop_duplicates(["format", "n", "size", "dtype"])
+    lines = tables.nearest_to_limit(frame, ["format", "n", "size", "dtype"])
     lines = lines[["format", "encoding", "variant", "dtype", "n", "rows", "size", "time_us", "pair_us", "gain", "fraction_of_limit"]]
     power = lines["n"] & (lines["n"] - 1) == 0
     lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"] + power.map({True: "", False: ", n = m 2^k"}))

@@ -513,6 +513,11 @@ def fused(device: Device) -> pd.DataFrame:
     return both.assign(gain=both["pair_us"] / both["time_us"], format=both["encoding"].astype(str).str.split(r"[,/]").str[0], size=places)
 
 
+def nearest_to_limit(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """Of rows of one key the one with the greatest share of its limit; in the order that they had."""
+    return rows.sort_values("fraction_of_limit", ascending=False, kind="stable").drop_duplicates(key).sort_index()
+
+
 def covers_fused(device: Device) -> bool:
     """Whether the run has codes by one kernel beside those by two launches."""
     return bool(fused(device)["gain"].notna().any())

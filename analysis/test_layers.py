@@ -147,6 +147,14 @@ def test_fused_output_stands_beside_the_pair(tmp_path):
     assert table["gain"].isna()["nvfp4:128x4"] and table["format"]["nvfp4:128x4"] == "nvfp4:128x4"
     assert parts["fused-gain"].frame["gain"].to_list() == [1.5]
     assert parts["fused-share"].frame["fraction_of_limit"].to_list() == pytest.approx([0.75, 0.9375])
+    for variant, encoding, time in (("mma_kronecker", "e4m3:row", 8), ("kronecker", "e4m3:row,col", 9), ("rotate_then_quantize", "e4m3:row,col", 27)):
+        writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding=encoding, time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
+    writer.measure("mma_split", "f16", 512, 1 << 26, "replay", encoding="e4m3:row,col", time_us=7.6, limit_us=7.5, fraction_of_limit=7.5 / 7.6)
+    device = device_of(writer, tmp_path / "more")
+    best = parts_of(device)["fused-gain"].frame
+    assert best[["variant", "encoding"]].values.tolist() == [["mma_split", "e4m3:row,col"]] and best["gain"].to_list() == pytest.approx([27 / 7.6])
+    page = pages.fused_table(device)
+    assert "| e4m3:row, f16 | DRAM, replay | 94 %, × 1.88 |" in page and "| e4m3:row,col, f16 | DRAM, replay | 99 %, × 3.55 |" in page
 
 
 def linear_writer(writer: FolderWriter | None = None) -> FolderWriter:
