@@ -4,46 +4,38 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <string>
 #include <vector>
 
 #include "common/host/bits.hpp"
-#include "common/host/error.hpp"
+#include "common/host/names.hpp"
 #include "common/host/parallel_for.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {
 namespace {
 
-struct ClassName {
-  InputClass input;
-  std::string_view name;
-};
-
-constexpr ClassName kNames[] = {
-    {InputClass::normal, "normal"},
-    {InputClass::uniform, "uniform"},
-    {InputClass::laplace, "laplace"},
-    {InputClass::student3, "student3"},
-    {InputClass::fa3_mixture, "fa3_mixture"},
-    {InputClass::outlier_channels, "outlier_channels"},
-    {InputClass::subnormal, "subnormal"},
-    {InputClass::near_overflow, "near_overflow"},
-    {InputClass::massive_channel, "massive_channel"},
-    {InputClass::constant, "constant"},
-    {InputClass::ramp, "ramp"},
-    {InputClass::walsh_noise, "walsh_noise"},
-    {InputClass::block_constant, "block_constant"},
-    {InputClass::two_hot, "two_hot"},
-    {InputClass::alternating_max, "alternating_max"},
-    {InputClass::ties, "ties"},
-    {InputClass::one_hot, "one_hot"},
-    {InputClass::sign_sparse, "sign_sparse"},
-    {InputClass::integers, "integers"},
-    {InputClass::zero, "zero"},
-    {InputClass::sign_dense, "sign_dense"},
-};
-static_assert(std::size(kNames) == kInputClassCount);
+constexpr Names<InputClass, kInputClassCount> kNames{"input class",
+                                                     {{InputClass::normal, "normal"},
+                                                      {InputClass::uniform, "uniform"},
+                                                      {InputClass::laplace, "laplace"},
+                                                      {InputClass::student3, "student3"},
+                                                      {InputClass::fa3_mixture, "fa3_mixture"},
+                                                      {InputClass::outlier_channels, "outlier_channels"},
+                                                      {InputClass::subnormal, "subnormal"},
+                                                      {InputClass::near_overflow, "near_overflow"},
+                                                      {InputClass::massive_channel, "massive_channel"},
+                                                      {InputClass::constant, "constant"},
+                                                      {InputClass::ramp, "ramp"},
+                                                      {InputClass::walsh_noise, "walsh_noise"},
+                                                      {InputClass::block_constant, "block_constant"},
+                                                      {InputClass::two_hot, "two_hot"},
+                                                      {InputClass::alternating_max, "alternating_max"},
+                                                      {InputClass::ties, "ties"},
+                                                      {InputClass::one_hot, "one_hot"},
+                                                      {InputClass::sign_sparse, "sign_sparse"},
+                                                      {InputClass::integers, "integers"},
+                                                      {InputClass::zero, "zero"},
+                                                      {InputClass::sign_dense, "sign_dense"}}};
 
 using Words = std::array<std::uint32_t, 4>;
 
@@ -348,16 +340,11 @@ std::span<const InputClass> all_input_classes() {
 }
 
 std::string_view name_of(InputClass input) {
-  return kNames[static_cast<int>(input)].name;
+  return kNames.of(input);
 }
 
 InputClass parse_input_class(std::string_view text) {
-  std::string known;
-  for (const ClassName& entry : kNames) {
-    if (entry.name == text) return entry.input;
-    known += (known.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  throw BadRequest("unknown input class '" + std::string(text) + "'; known: " + known);
+  return kNames.parse(text);
 }
 
 bool is_smooth(InputClass input) {

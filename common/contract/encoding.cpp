@@ -1,12 +1,11 @@
 #include "common/contract/encoding.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <span>
 
 #include "common/host/each_once.hpp"
 #include "common/host/error.hpp"
+#include "common/host/names.hpp"
 #include "common/host/text.hpp"
 
 namespace fwht {
@@ -28,55 +27,39 @@ constexpr FormatRow kFormats[] = {
     {CodeFormat::nvfp4, "nvfp4", 16, ScaleType::e4m3},
 };
 
-struct RecipeRow {
-  Recipe recipe;
-  std::string_view name;
-};
-constexpr RecipeRow kRecipes[] = {
-    {Recipe::vllm_token, "vllm_token"},
-    {Recipe::vllm_group, "vllm_group"},
-    {Recipe::vllm_tensor, "vllm_tensor"},
-    {Recipe::vllm_static, "vllm_static"},
-    {Recipe::sglang_token, "sglang_token"},
-    {Recipe::sglang_group, "sglang_group"},
-    {Recipe::deepgemm, "deepgemm"},
-    {Recipe::deepseek_v32, "deepseek_v32"},
-    {Recipe::symmetric, "symmetric"},
-    {Recipe::quarot, "quarot"},
-    {Recipe::floor, "floor"},
-    {Recipe::rceil, "rceil"},
-    {Recipe::even, "even"},
-    {Recipe::te, "te"},
-};
-
-struct ScaleTypeRow {
-  ScaleType type;
-  std::string_view name;
-};
-constexpr ScaleTypeRow kScaleTypes[] = {
-    {ScaleType::none, "none"},   {ScaleType::f32, "f32"},   {ScaleType::f16, "f16"},
-    {ScaleType::ue8m0, "ue8m0"}, {ScaleType::e8m0, "e8m0"}, {ScaleType::e4m3, "e4m3"},
-};
-
-struct ElementRow {
-  Element element;
-  std::string_view name;
-};
-constexpr ElementRow kElements[] = {
-    {Element::none, "none"}, {Element::e4m3, "e4m3"}, {Element::e2m1, "e2m1"},
-    {Element::int8, "int8"}, {Element::int4, "int4"},
-};
-
-struct LayoutRow {
-  ScaleLayout layout;
-  std::string_view name;
-};
-constexpr LayoutRow kLayouts[] = {
-    {ScaleLayout::row_major, "row_major"},
-    {ScaleLayout::mn_major, "mn"},
-    {ScaleLayout::packed, "packed"},
-    {ScaleLayout::swizzled_128x4, "128x4"},
-};
+constexpr Names<Recipe, 14> kRecipes{"recipe",
+                                     {{Recipe::vllm_token, "vllm_token"},
+                                      {Recipe::vllm_group, "vllm_group"},
+                                      {Recipe::vllm_tensor, "vllm_tensor"},
+                                      {Recipe::vllm_static, "vllm_static"},
+                                      {Recipe::sglang_token, "sglang_token"},
+                                      {Recipe::sglang_group, "sglang_group"},
+                                      {Recipe::deepgemm, "deepgemm"},
+                                      {Recipe::deepseek_v32, "deepseek_v32"},
+                                      {Recipe::symmetric, "symmetric"},
+                                      {Recipe::quarot, "quarot"},
+                                      {Recipe::floor, "floor"},
+                                      {Recipe::rceil, "rceil"},
+                                      {Recipe::even, "even"},
+                                      {Recipe::te, "te"}}};
+constexpr Names<ScaleType, 6> kScaleTypes{"scale type",
+                                          {{ScaleType::none, "none"},
+                                           {ScaleType::f32, "f32"},
+                                           {ScaleType::f16, "f16"},
+                                           {ScaleType::ue8m0, "ue8m0"},
+                                           {ScaleType::e8m0, "e8m0"},
+                                           {ScaleType::e4m3, "e4m3"}}};
+constexpr Names<Element, 5> kElements{"element",
+                                      {{Element::none, "none"},
+                                       {Element::e4m3, "e4m3"},
+                                       {Element::e2m1, "e2m1"},
+                                       {Element::int8, "int8"},
+                                       {Element::int4, "int4"}}};
+constexpr Names<ScaleLayout, 4> kLayouts{"layout",
+                                         {{ScaleLayout::row_major, "row_major"},
+                                          {ScaleLayout::mn_major, "mn"},
+                                          {ScaleLayout::packed, "packed"},
+                                          {ScaleLayout::swizzled_128x4, "128x4"}}};
 
 constexpr std::string_view kForm =
     "e4m3:row, e4m3:tensor, e4m3:128,ue8m0,mn, int8:128, int4:64, mxfp8, mxfp4:rceil or nvfp4:128x4, with "
@@ -249,31 +232,19 @@ std::string_view name_of(CodeFormat format) {
 }
 
 std::string_view name_of(Recipe recipe) {
-  for (const RecipeRow& row : kRecipes) {
-    if (row.recipe == recipe) return row.name;
-  }
-  return "none";
+  return recipe == Recipe::none ? "none" : kRecipes.of(recipe);
 }
 
 std::string_view name_of(Element element) {
-  for (const ElementRow& row : kElements) {
-    if (row.element == element) return row.name;
-  }
-  return "unknown";
+  return kElements.of(element);
 }
 
 std::string_view name_of(ScaleType type) {
-  for (const ScaleTypeRow& row : kScaleTypes) {
-    if (row.type == type) return row.name;
-  }
-  return "unknown";
+  return kScaleTypes.of(type);
 }
 
 std::string_view name_of(ScaleLayout layout) {
-  for (const LayoutRow& row : kLayouts) {
-    if (row.layout == layout) return row.name;
-  }
-  return "unknown";
+  return kLayouts.of(layout);
 }
 
 Encoding make_encoding(CodeFormat format, ScaleGranularity scales) {
@@ -374,9 +345,8 @@ Encoding parse_encoding(std::string_view text) {
     const std::string_view word = rest.substr(0, comma);
     more = comma != std::string_view::npos;
     rest = more ? rest.substr(comma + 1) : std::string_view{};
-    const auto named = [word](const auto& row) { return row.name == word; };
-    const auto* known_layout = std::find_if(std::begin(kLayouts), std::end(kLayouts), named);
-    const auto* known_recipe = std::find_if(std::begin(kRecipes), std::end(kRecipes), named);
+    const auto* known_layout = kLayouts.find(word);
+    const auto* known_recipe = kRecipes.find(word);
     if (word == "tensor") {
       once("scales");
       scales = {Kind::tensor, 0};
@@ -386,12 +356,12 @@ Encoding parse_encoding(std::string_view text) {
     } else if (word == "ue8m0") {
       once("scale type");
       ue8m0 = true;
-    } else if (known_layout != std::end(kLayouts)) {
+    } else if (known_layout != kLayouts.end()) {
       once("layout");
-      layout = known_layout->layout;
-    } else if (known_recipe != std::end(kRecipes)) {
+      layout = known_layout->value;
+    } else if (known_recipe != kRecipes.end()) {
       once("recipe");
-      recipe = known_recipe->recipe;
+      recipe = known_recipe->value;
     } else if (word.size() > 1 && word[0] == 't' && word[1] >= '0' && word[1] <= '9') {
       once("token");
       token = parse_length(word.substr(1), text, "length of a token");
