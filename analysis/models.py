@@ -76,22 +76,8 @@ class Written(Strict):
     cost: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
-class Attention(Strict):
-    """attention.json of `python -m fwht.bench attention`."""
-
-    about: dict[str, Any]
-    rows: list[dict[str, Any]]
-
-
-class Chains(Strict):
-    """chains.json of `python -m fwht.bench chains`, and walsh.json of `python -m fwht.bench walsh`."""
-
-    about: dict[str, Any]
-    rows: list[dict[str, Any]]
-
-
-class Long(Strict):
-    """long.json of `python -m fwht.bench long`."""
+class Rows(Strict):
+    """What `python -m fwht.bench attention`, `chains`, `walsh` and `long` write, each to a file of its name."""
 
     about: dict[str, Any]
     rows: list[dict[str, Any]]

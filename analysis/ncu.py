@@ -25,7 +25,7 @@ import pandas as pd
 from .load import ResultsError, writing
 
 ASKED = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text(encoding="utf-8"))
-STALLS, OPTIONAL, COMMON = (tuple(ASKED[name]) for name in ("stalls", "optional", "common"))
+STALLS, COMMON = (tuple(ASKED[name]) for name in ("stalls", "common"))
 METRICS = {study: tuple(m.format(reason=reason) for m in metrics for reason in (STALLS if "{" in m else ("",)))
            for study, metrics in ASKED["studies"].items()}  # fmt: skip
 STUDIES = tuple(METRICS)

@@ -25,7 +25,7 @@ import pandas as pd
 from . import accuracy, charts, layers, ncu, profile, static_code, tables, tune
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, ELEMENT_BYTES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import Attention, Chains, Layers, Long, committed_evaluations
+from .models import Layers, Rows, committed_evaluations
 from .report import answers_of, error_against_speed, speed, with_words
 from .schema import read_json
 from .tables import PUBLISHED, fixed, significant
@@ -123,7 +123,7 @@ def model_values(root: Path) -> dict[str, Any]:
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
-def newest_of_bench(kind: type[Attention | Chains | Layers | Long], name: str, root: Path) -> list[tuple[str, Any]]:
+def newest_of_bench(kind: type[Rows | Layers], name: str, root: Path) -> list[tuple[str, Any]]:
     """Folder and contents of each device's newest committed run of a clean tree, in the order of the devices' names."""
     found = [(file.parent.name, read_json(file, kind)) for file in committed_files(name, root)]
     clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
@@ -133,7 +133,7 @@ def newest_of_bench(kind: type[Attention | Chains | Layers | Long], name: str, r
 
 def attention_values(root: Path) -> dict[str, Any]:
     """What docs/quantize.md shows of the newest committed run of `python -m fwht.bench attention`."""
-    return {"attention": newest_of_bench(Attention, "attention.json", root),
+    return {"attention": newest_of_bench(Rows, "attention.json", root),
             "attention_times": lambda run: drawn("attention-times", pd.DataFrame(run.rows).drop_duplicates(["tokens", "case"])),
             "attention_errors": lambda run: drawn("attention-errors", pd.DataFrame(run.rows))}  # fmt: skip
 
@@ -148,27 +148,27 @@ def bench_layers_values(root: Path) -> dict[str, Any]:
 def chains_values(root: Path) -> dict[str, Any]:
     """What docs/integrations.md and docs/long_vectors.md show of the newest committed runs of `python -m fwht.bench chains` and `walsh`."""
 
-    def table(run: Chains) -> str:
+    def table(run: Rows) -> str:
         frame = pd.DataFrame(run.rows)
         for side in ("chain_launches", "ours_launches"):
             frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
         return drawn("walsh" if "rows" in frame else "chains", frame)
 
-    def beside_dense(run: Chains) -> pd.DataFrame:
+    def beside_dense(run: Rows) -> pd.DataFrame:
         """Rounds of rows that no L2 holds, beside a dense product."""
         frame = pd.DataFrame(run.rows)
         return frame[(frame["chain"] == "rounds_dense") & (frame["n"] * frame["rows"] > 1 << 25)]
 
-    return {"chains": newest_of_bench(Chains, "chains.json", root), "walsh": newest_of_bench(Chains, "walsh.json", root), "chains_table": table,
+    return {"chains": newest_of_bench(Rows, "chains.json", root), "walsh": newest_of_bench(Rows, "walsh.json", root), "chains_table": table,
             "rounds_beside_dense": beside_dense}  # fmt: skip
 
 
 def long_values(root: Path) -> dict[str, Any]:
     """What docs/long_vectors.md and README show of each device's newest committed run of `python -m fwht.bench long`."""
-    return {"long_runs": [_long_run(folder, run) for folder, run in newest_of_bench(Long, "long.json", root)]}
+    return {"long_runs": [_long_run(folder, run) for folder, run in newest_of_bench(Rows, "long.json", root)]}
 
 
-def _long_run(folder: str, run: Long) -> dict[str, Any]:
+def _long_run(folder: str, run: Rows) -> dict[str, Any]:
     frame = pd.DataFrame(run.rows).assign(power=lambda f: [int(n).bit_length() - 1 for n in f["n"]])
     order = {name: place for place, name in enumerate([*DTYPES, *run.about["cases"]])}
 
