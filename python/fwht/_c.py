@@ -237,6 +237,12 @@ def fail(status: int, device: int = HOST) -> NoReturn:
     raise RuntimeError("fwht: " + last_error())
 
 
+def check(status: int, device: int = HOST) -> None:
+    """`fail` unless the status is FWHT_OK."""
+    if status:
+        fail(status, device)
+
+
 def needs_cuda_build() -> None:
     cuda = build_info()["cuda"]
     if cuda.startswith("none"):
@@ -407,8 +413,7 @@ class KeptPlan:
 def kept_plan(problem: Problem, variant: bytes | None, device: int) -> KeptPlan | None:
     """The plan by which `transform` works; None where it keeps none for all streams."""
     handle = ctypes.c_void_p()
-    if status := library.fwht_plan_kept(problem, variant, device, handle):
-        fail(status, device)
+    check(library.fwht_plan_kept(problem, variant, device, handle), device)
     return KeptPlan(handle) if handle else None
 
 

@@ -23,8 +23,7 @@ def listed(count: Any, get: Any) -> list[Variant]:
     found = []
     for index in range(count()):
         info = _c.VariantInfo(ctypes.sizeof(_c.VariantInfo))
-        if status := get(index, info):
-            _c.fail(status)
+        _c.check(get(index, info))
         found.append(Variant(info.name.decode(), info.summary.decode(), "device" if info.on_device else "host"))
     return found
 
@@ -126,8 +125,7 @@ class Plan:
         self._problem = problem
         if not own_scratch:
             problem.flags |= _c.SCRATCH_OF_CALLER
-        if status := _c.library.fwht_plan_create(problem, _c.encoded(variant), device, self._handle):
-            _c.fail(status, device)
+        _c.check(_c.library.fwht_plan_create(problem, _c.encoded(variant), device, self._handle), device)
         about = json.loads(_c.library.fwht_plan_info_json(self._handle))
         self.variant: str = about["variant"]
         self.problem: str = about["problem"]

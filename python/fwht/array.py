@@ -170,8 +170,7 @@ def run(x: View, out: View, scale: SupportsFloat | None, variant: str | None, co
         )  # fmt: skip
 
     # n, dtype, scale and what the variant does not do are told before strides, and before anything is copied.
-    if status := _c.library.fwht_supports(problem(True, 0, 0), name, device):
-        _c.fail(status)
+    _c.check(_c.library.fwht_supports(problem(True, 0, 0), name, device))
     in_place = same_memory(x, out)
     out_stride = in_place_stride(out, "x" if in_place else "out")
     made = None

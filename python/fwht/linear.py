@@ -213,8 +213,7 @@ def pack(
     order = None
     if order_of is not None:
         order, words = memory.integers(k), memory.integers(k // 8 * n)
-        if status := _c.library.fwht_gptq_sort_rows(problem, tensors, memory.address(words), memory.address(order)):
-            _c.fail(status)
+        _c.check(_c.library.fwht_gptq_sort_rows(problem, tensors, memory.address(words), memory.address(order)))
         if order.tolist() == list(range(k)):
             order, tensors.g_idx = None, None
     act_order = order is not None
@@ -233,8 +232,7 @@ def pack(
         raise NotImplementedError(f"fwht: {why_not}")
     plan = _Plan(problem, chosen, where)
     packed = memory.bytes(plan.info["packed_bytes"])
-    if status := _c.library.fwht_linear_plan_pack(plan.handle, tensors, memory.address(packed), plan.info["packed_bytes"]):
-        _c.fail(status)
+    _c.check(_c.library.fwht_linear_plan_pack(plan.handle, tensors, memory.address(packed), plan.info["packed_bytes"]))
     if of_torch:
         on = torch.device("cpu") if where < 0 else torch.device("cuda", where)
         packed, order = packed.to(on), None if order is None else order.to(on)
@@ -299,8 +297,7 @@ class _NumpyMemory:
 class _Plan:
     def __init__(self, problem: _c.LinearProblem, variant: str, device: int):
         handle = ctypes.c_void_p()
-        if status := _c.library.fwht_linear_plan_create(problem, variant.encode(), device, ctypes.byref(handle)):
-            _c.fail(status, device)
+        _c.check(_c.library.fwht_linear_plan_create(problem, variant.encode(), device, ctypes.byref(handle)), device)
         self.handle = handle.value
         self.info = json.loads(_c.library.fwht_linear_plan_info_json(self.handle))
 

@@ -131,8 +131,7 @@ def random_signs(n: int, seed: int) -> Signs:
     if not 1 <= n <= 1 << 37:
         raise ValueError(f"fwht: n={n} must be between 1 and {1 << 37}")
     words = (ctypes.c_uint32 * (_bytes_for(n) // 4))()
-    if status := _c.library.fwht_random_signs(n, seed, words):
-        _c.fail(status)
+    _c.check(_c.library.fwht_random_signs(n, seed, words))
     return Signs(bytes(words), n)
 
 

@@ -474,8 +474,7 @@ def run(
     signs_bytes, dense_entries = operators.operand_sizes(text)
     operands.signs = operators._operand("signs", signs, signs_bytes, "uint8", f"operator {text}", x)
     operands.dense = operators._operand("dense", dense, dense_entries, x.dtype_name, f"operator {text}", x)
-    if status := _c.library.fwht_supports(problem, name, x.device):
-        _c.fail(status, x.device)
+    _c.check(_c.library.fwht_supports(problem, name, x.device), x.device)
     if 0 in x.shape:
         return
     rows, operands.epsilon = problem.rows, epsilon

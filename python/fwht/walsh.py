@@ -217,20 +217,17 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
     if variant is not None:  # on the host there is one way, but a name is looked up all the same
         name = _c.encoded(variant)
         asked = _c.make_problem((given.functions, given.n), _c.I32, "int32", 1, in_place=False, device=_c.HOST, variant=name)
-        if status := _c.library.fwht_supports(asked, name, _c.HOST):
-            _c.fail(status)
+        _c.check(_c.library.fwht_supports(asked, name, _c.HOST))
     w = _like(f, (*given.view.shape[:-1], given.n), "int32")
     if given.on_device:
         f = _values_on_device(f, form)
         seen, made = _view(f), _view(w)
-        status = _c.library.fwht_walsh_spectrum_on(
+        _c.check(_c.library.fwht_walsh_spectrum_on(
             given.code, seen.pointer, given.variables, given.functions, made.pointer, f.device.index, seen.stream
-        )
+        ))
     else:
         f = _contiguous(f)
-        status = _c.library.fwht_walsh_spectrum(given.code, _view(f).pointer, given.variables, given.functions, _view(w).pointer, 0)
-    if status:
-        _c.fail(status)
+        _c.check(_c.library.fwht_walsh_spectrum(given.code, _view(f).pointer, given.variables, given.functions, _view(w).pointer, 0))
     return w
 
 
@@ -286,19 +283,16 @@ def summaries(f: Any, form: str) -> Summary:
     if given.on_device:
         f = _values_on_device(f, form)
         needed = ctypes.c_int64()
-        if status := _c.library.fwht_walsh_summaries_workspace(given.variables, given.functions, needed):
-            _c.fail(status)
+        _c.check(_c.library.fwht_walsh_summaries_workspace(given.variables, given.functions, needed))
         workspace = _like(f, (needed.value,), "uint8")
         seen = _view(f)
-        status = _c.library.fwht_walsh_summaries_on(
+        _c.check(_c.library.fwht_walsh_summaries_on(
             given.code, seen.pointer, given.variables, given.functions, numbers.data_ptr(), workspace.data_ptr() or None, needed.value,
             f.device.index, seen.stream,
-        )  # fmt: skip
+        ))  # fmt: skip
     else:
         f = _contiguous(f)
-        status = _c.library.fwht_walsh_summaries(given.code, _view(f).pointer, given.variables, given.functions, _view(numbers).pointer, 0)
-    if status:
-        _c.fail(status)
+        _c.check(_c.library.fwht_walsh_summaries(given.code, _view(f).pointer, given.variables, given.functions, _view(numbers).pointer, 0))
     return Summary(*(numbers[..., i] for i in range(4)))
 
 
@@ -318,8 +312,7 @@ def summary(w: Any) -> Summary:
     if view.device != _c.HOST:
         return _summary_by_torch(w, variables)
     w, found = _contiguous(w), _c.SpectrumSummary(ctypes.sizeof(_c.SpectrumSummary))
-    if status := _c.library.fwht_walsh_summary(_view(w).pointer, variables, found):
-        _c.fail(status)
+    _c.check(_c.library.fwht_walsh_summary(_view(w).pointer, variables, found))
     return Summary(found.largest, found.place, found.nonlinearity, found.sum_of_squares)
 
 
@@ -343,8 +336,7 @@ def largest(w: Any, count: int) -> tuple[Any, Any]:
         return _largest_by_torch(w, count)
     w = _contiguous(w)
     places, values = _like(w, (count,), "int64"), _like(w, (count,), "int32")
-    if status := _c.library.fwht_walsh_largest(_view(w).pointer, variables, count, _view(places).pointer, _view(values).pointer):
-        _c.fail(status)
+    _c.check(_c.library.fwht_walsh_largest(_view(w).pointer, variables, count, _view(places).pointer, _view(values).pointer))
     return places, values
 
 
@@ -378,20 +370,17 @@ def largest_of(f: Any, form: str, count: int) -> tuple[Any, Any]:
     if given.on_device:
         f = _values_on_device(f, form)
         needed = ctypes.c_int64()
-        if status := _c.library.fwht_walsh_largest_of_workspace(given.variables, count, needed):
-            _c.fail(status)
+        _c.check(_c.library.fwht_walsh_largest_of_workspace(given.variables, count, needed))
         workspace, seen = _like(f, (needed.value,), "uint8"), _view(f)
-        status = _c.library.fwht_walsh_largest_of_on(
+        _c.check(_c.library.fwht_walsh_largest_of_on(
             given.code, seen.pointer, given.variables, count, places.data_ptr(), values.data_ptr(), workspace.data_ptr(), needed.value,
             f.device.index, seen.stream,
-        )  # fmt: skip
+        ))  # fmt: skip
     else:
         f = _contiguous(f)
-        status = _c.library.fwht_walsh_largest_of(
+        _c.check(_c.library.fwht_walsh_largest_of(
             given.code, _view(f).pointer, given.variables, count, _view(places).pointer, _view(values).pointer, 0
-        )
-    if status:
-        _c.fail(status)
+        ))
     return places, values
 
 
@@ -518,11 +507,9 @@ def rounds_to_codes(x: Any, signs: Sequence[operators.Signs], bits: int) -> tupl
     x, leading = _contiguous(x), view.shape[:-1]
     codes, scales = _like(x, (*leading, n * bits // 8), "int8" if bits == 8 else "uint8"), _like(x, leading, "float32")
     packed = (ctypes.c_char_p * len(signs))(*(each.packed for each in signs))
-    status = _c.library.fwht_rounds_to_codes(
+    _c.check(_c.library.fwht_rounds_to_codes(
         n, math.prod(leading), len(signs), ctypes.addressof(packed), _view(x).pointer, bits, _view(codes).pointer, _view(scales).pointer, 0
-    )
-    if status:
-        _c.fail(status)
+    ))
     return codes, scales
 
 
@@ -591,12 +578,8 @@ class Sketch:
             raise ValueError(f"fwht: rows={rows} must be between 1 and {self.padded}, the padded length")
         words = (ctypes.c_uint32 * ((self.padded + 31) // 32))()
         kept = (ctypes.c_int64 * self.rows)()
-        for status in (
-            _c.library.fwht_random_signs(self.padded, self.seed, words),
-            _c.library.fwht_random_rows(self.padded, self.rows, self.seed, kept),
-        ):
-            if status:
-                _c.fail(status)
+        _c.check(_c.library.fwht_random_signs(self.padded, self.seed, words))
+        _c.check(_c.library.fwht_random_rows(self.padded, self.rows, self.seed, kept))
         self.signs, self._kept = operators.Signs(bytes(words), self.padded), bytes(kept)  # of int64
         self._on: dict[Any, Any] = {}
         self._tables: dict[Any, Any] = {}

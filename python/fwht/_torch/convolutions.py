@@ -46,13 +46,10 @@ def run(a: Tensor, b: Tensor) -> Tensor:
     out = torch.empty(a.shape, dtype=a.dtype, device=a.device)
     code, n = DTYPES[a.dtype], a.shape[-1] if a.dim() else 1
     rows, device, needed = a.numel() // max(n, 1), a.get_device(), ctypes.c_int64()
-    if status := _c.library.fwht_dyadic_convolution_workspace(code, n, rows, is_own, device, needed):
-        _c.fail(status)
+    _c.check(_c.library.fwht_dyadic_convolution_workspace(code, n, rows, is_own, device, needed))
     workspace = torch.empty(needed.value, dtype=torch.uint8, device=a.device)
-    status = _c.library.fwht_dyadic_convolution_on(
+    _c.check(_c.library.fwht_dyadic_convolution_on(
         code, n, rows, view_of(a).pointer, view_of(b).pointer, out.data_ptr(), workspace.data_ptr() or None, needed.value, device,
         raw_stream(device),
-    )  # fmt: skip
-    if status:
-        _c.fail(status)
+    ))  # fmt: skip
     return out

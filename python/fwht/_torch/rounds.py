@@ -21,12 +21,10 @@ class Rounds(torch.autograd.Function):
         if x.data_ptr() % 16:
             x = x.clone()
         out, n, device = torch.empty_like(x), x.shape[-1], x.get_device()
-        status = _c.library.fwht_rounds_on(
+        _c.check(_c.library.fwht_rounds_on(
             DTYPES[x.dtype], n, x.numel() // n, transpose, count, signs.data_ptr(), view_of(x).pointer, out.data_ptr(), device,
             raw_stream(device),
-        )  # fmt: skip
-        if status:
-            _c.fail(status)
+        ))  # fmt: skip
         return out
 
     @staticmethod
@@ -46,11 +44,9 @@ def rounded_to_codes(x: Tensor, signs: Tensor, count: int, bits: int) -> tuple[T
     n, device = x.shape[-1], x.get_device()
     codes = torch.empty((*x.shape[:-1], n * bits // 8), dtype=torch.int8 if bits == 8 else torch.uint8, device=x.device)
     scales = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
-    status = _c.library.fwht_rounds_to_codes_on(
+    _c.check(_c.library.fwht_rounds_to_codes_on(
         n, x.numel() // n, count, signs.data_ptr(), view_of(x).pointer, bits, codes.data_ptr(), scales.data_ptr(), device, raw_stream(device)
-    )
-    if status:
-        _c.fail(status)
+    ))
     return codes, scales
 
 

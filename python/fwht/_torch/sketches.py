@@ -32,8 +32,7 @@ def sketched(x: Tensor, sketch: Any, transposed: bool) -> Tensor:
 
 def table_on(device: torch.device, length: int, rows: int, seed: int, padded: int) -> Tensor:
     words = torch.empty(3 * ((padded + 31) // 32), dtype=torch.int32, device="cpu")
-    if status := _c.library.fwht_sketch_table(length, rows, seed, words.data_ptr()):
-        _c.fail(status)
+    _c.check(_c.library.fwht_sketch_table(length, rows, seed, words.data_ptr()))
     return words.to(device)
 
 
@@ -42,13 +41,10 @@ def run(x: Tensor, sketch: Any, transposed: bool) -> Tensor:
     out = torch.empty((*x.shape[:-1], sketch.length if transposed else sketch.rows), dtype=x.dtype, device=x.device)
     code, device, needed = DTYPES[x.dtype], x.get_device(), ctypes.c_int64()
     vectors, table = x.numel() // x.shape[-1], sketch._table(x)
-    if status := _c.library.fwht_sketch_workspace(code, sketch.length, sketch.rows, vectors, device, needed):
-        _c.fail(status)
+    _c.check(_c.library.fwht_sketch_workspace(code, sketch.length, sketch.rows, vectors, device, needed))
     workspace = torch.empty(needed.value, dtype=torch.uint8, device=x.device)
-    status = _c.library.fwht_sketch_on(
+    _c.check(_c.library.fwht_sketch_on(
         code, sketch.length, sketch.rows, transposed, vectors, table.data_ptr(), view_of(x).pointer, out.data_ptr(),
         workspace.data_ptr() or None, needed.value, device, raw_stream(device),
-    )  # fmt: skip
-    if status:
-        _c.fail(status)
+    ))  # fmt: skip
     return out
