@@ -6,6 +6,7 @@
 #   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
 # fwht_gpu_test(name program filter shards)   more such tests of a program
+# fwht_cuda_sources(target what header files.cu... [FUNCTIONS names...])   sources of a build with CUDA
 # fwht_variant(name [LINEAR] [NAMESPACE of_it] [CUDA] [SOURCES extra...] [KERNELS files.cu...] [INSTANCES files.cu.in...]
 #   [PLANS make_plan...] [ON_HOST files.cpp...] [TEST_LABEL host+gpu])   one folder of variants/
 
@@ -212,6 +213,38 @@ function(fwht_instances variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
+# Sources of `target` for a build with CUDA. Without it a source made from cmake/without_cuda.cpp.in takes their place: FUNCTIONS
+# of `header`, or all that it declares and does not define, throw std::runtime_error, "<what>: built without CUDA".
+function(fwht_cuda_sources target what header)
+  cmake_parse_arguments(arg "" "" "FUNCTIONS" ${ARGN})
+  if(FWHT_WITH_CUDA)
+    target_sources(${target} PRIVATE ${arg_UNPARSED_ARGUMENTS})
+    return()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
+  file(READ ${PROJECT_SOURCE_DIR}/${header} text)
+  string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+  string(REGEX MATCH "namespace ([a-z0-9_:]+)" unused "${text}")
+  set(namespace ${CMAKE_MATCH_1})
+  string(REPLACE " = {}" "" text "${text}")  # of a parameter
+  string(REPLACE ";" "@" text "${text}")     # which would end an item of a list
+  list(JOIN arg_FUNCTIONS "|" names)
+  if(NOT names)
+    set(names "[a-z0-9_]+")
+  endif()
+  string(REGEX MATCHALL "\n[A-Za-z][^@{}()=]* (${names})\\([^@{}]*\\)@" declarations "${text}")
+  list(LENGTH declarations found)
+  list(LENGTH arg_FUNCTIONS wanted)
+  if(found EQUAL 0 OR found LESS wanted)
+    message(FATAL_ERROR "fwht_cuda_sources(${target}): ${header} declares ${found} of ${wanted} functions")
+  endif()
+  list(JOIN declarations "" definitions)
+  string(REPLACE "@" " { missing(); }" definitions "${definitions}")
+  string(REGEX REPLACE "[.]hpp$" "_without_cuda.cpp" source ${FWHT_GENERATED}/${header})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/without_cuda.cpp.in ${source} @ONLY)
+  target_sources(${target} PRIVATE ${source})
+endfunction()
+
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and
 # make_plan, KERNELS and INSTANCES more of them, compiled by themselves. In a build without CUDA a make_plan that throws takes the
 # place of all of these, so the variant stays listed. Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL
@@ -224,35 +257,26 @@ function(fwht_variant name)
     set(arg_NAMESPACE ${name})
   endif()
   set(library fwht_variants)
-  set(variant_header variants/${name}/${arg_NAMESPACE}.hpp)
-  set(variant_namespace fwht::${arg_NAMESPACE})
-  set(family "")
+  set(folder variants/${name})
   if(arg_LINEAR)
     set(library fwht_linear)
-    set(variant_header variants/linear/${name}/${arg_NAMESPACE}.hpp)
-    set(variant_namespace fwht::linear::${arg_NAMESPACE})
-    set(family Linear)
+    set(folder variants/linear/${name})
   endif()
   if(NOT arg_TEST_LABEL)
     set(arg_TEST_LABEL host)
   endif()
-  set(sources ${name}/${name}.cpp ${arg_SOURCES})
-  if(arg_CUDA AND FWHT_WITH_CUDA)
-    fwht_instances(instances ${arg_INSTANCES})
-    list(APPEND sources ${name}/${name}.cu ${arg_KERNELS} ${instances})
-  elseif(arg_CUDA)
-    set(variant_name ${name})
+  target_sources(${library} PRIVATE ${name}/${name}.cpp ${arg_SOURCES})
+  if(arg_CUDA)
+    set(instances "")
+    if(FWHT_WITH_CUDA)
+      fwht_instances(instances ${arg_INSTANCES})
+    endif()
     if(NOT arg_PLANS)
       set(arg_PLANS make_plan)
     endif()
-    set(variant_plans "")
-    foreach(plan IN LISTS arg_PLANS)
-      string(APPEND variant_plans "std::unique_ptr<${family}Plan> ${plan}(const ${family}Problem&, const DeviceInfo&) { missing(); }\n")
-    endforeach()
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/variant_without_cuda.cpp.in ${FWHT_GENERATED}/${name}_without_cuda.cpp @ONLY)
-    list(APPEND sources ${FWHT_GENERATED}/${name}_without_cuda.cpp)
+    fwht_cuda_sources(${library} ${name} ${folder}/${arg_NAMESPACE}.hpp
+      ${name}/${name}.cu ${arg_KERNELS} ${instances} FUNCTIONS ${arg_PLANS})
   endif()
-  target_sources(${library} PRIVATE ${sources})
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp)
   foreach(test IN LISTS tests)
     get_filename_component(stem ${test} NAME_WE)

@@ -1,5 +1,4 @@
-// What the conformance checks need of CUDA: implemented by device_tools.cu, or by
-// device_tools_without_cuda.cpp in a build without CUDA, where every function throws. All but
+// What the conformance checks need of CUDA; in a build without it every function throws. All but
 // fill_shared_memory_with_nan have finished on return.
 #pragma once
 
