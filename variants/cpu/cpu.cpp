@@ -84,21 +84,6 @@ void scale_and_narrow(const Real* from, void* to, std::int64_t n, Real scale) {
   }
 }
 
-template <class Real>
-void butterflies(Real* row, std::int64_t n) {
-  for (std::int64_t half = 1; half < n; half *= 2) {
-    for (std::int64_t block = 0; block < n; block += 2 * half) {
-      Real* low = row + block;
-      Real* high = low + half;
-      for (std::int64_t i = 0; i < half; ++i) {
-        const Real a = low[i], b = high[i];
-        low[i] = a + b;
-        high[i] = a - b;
-      }
-    }
-  }
-}
-
 /// One row in the type of its sums, and as much again for operators of several factors.
 template <class Sum>
 struct Scratch {
@@ -220,7 +205,7 @@ class CpuPlan final : public Plan {
       if constexpr (!is_integer(dtype)) {
         if (product) return product->apply(scratch.row.data(), scratch.sums.data());
       }
-      butterflies(scratch.row.data(), problem().n());
+      butterflies(scratch.row.data(), problem().n(), 1, problem().n());
     };
     if constexpr (kEncodes) {
       if (!problem().encoding.is_plain()) return encode_tokens<dtype, Sum>(operands, sums_of);

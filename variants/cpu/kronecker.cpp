@@ -10,22 +10,6 @@
 namespace fwht::cpu {
 namespace {
 
-/// Butterflies over the index of a Sylvester factor: strides `stride` .. `stride` order / 2.
-template <class Real>
-void butterflies(Real* row, std::int64_t n, std::int64_t stride, std::int64_t order) {
-  for (std::int64_t half = stride; half < stride * order; half *= 2) {
-    for (std::int64_t block = 0; block < n; block += 2 * half) {
-      Real* low = row + block;
-      Real* high = low + half;
-      for (std::int64_t i = 0; i < half; ++i) {
-        const Real a = low[i], b = high[i];
-        low[i] = a + b;
-        high[i] = a - b;
-      }
-    }
-  }
-}
-
 /// sums[i] = sum over j of F[i][j] terms[j], for `order` vectors of `stride` elements each; `columns` holds F
 /// column by column. The inner loop runs over contiguous elements in both forms.
 template <class Real>

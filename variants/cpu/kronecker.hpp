@@ -15,6 +15,22 @@ inline constexpr std::int64_t kLargestDense = 256;
 /// power of two. Any other valid operator is taken.
 Support require_factors(const Operator& op);
 
+/// Butterflies over the index of a Sylvester factor: strides `stride` .. `stride` order / 2.
+template <class Real>
+void butterflies(Real* row, std::int64_t n, std::int64_t stride, std::int64_t order) {
+  for (std::int64_t half = stride; half < stride * order; half *= 2) {
+    for (std::int64_t block = 0; block < n; block += 2 * half) {
+      Real* low = row + block;
+      Real* high = low + half;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const Real a = low[i], b = high[i];
+        low[i] = a + b;
+        high[i] = a - b;
+      }
+    }
+  }
+}
+
 /// An operator with its numbers, made for one execution. Rows are multiplied factor by factor, slowest first:
 /// a Sylvester factor by butterflies over its index bits in ascending order, another one by sums over its
 /// columns in ascending order. All sums in `Real`.
