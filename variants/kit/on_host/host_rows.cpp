@@ -1,8 +1,11 @@
 #include "variants/kit/on_host/host_rows.hpp"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "common/host/bits.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/operators.hpp"
 
@@ -120,6 +123,27 @@ ExactCase integers(const Problem& problem) {
     exact.want[i] = encode(problem.dtype(), scaled);
   }
   return exact;
+}
+
+void expect_no_sum_overflows(const Problem& problem, const std::function<Bits(const Bits&)>& run) {
+  const reference::ExactOperator exact(problem.op);
+  const std::int64_t n = problem.n(), function = 0x1555 % n;
+  const Bits in = make_input(problem, reference::InputClass::normal, 19), clean = run(in);
+  for (const double size : {3e38, std::ldexp(1.0, 127 - (log2_floor(n) + 1) / 2)}) {
+    Bits large = in;
+    for (std::int64_t j = 0; j < n; ++j)
+      large[static_cast<std::size_t>(n + j)] = encode(problem.dtype(), exact.entry(function, j) * size);
+    const double x = std::fabs(decode(problem.dtype(), large[static_cast<std::size_t>(n)]));
+    const Bits out = run(large);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const double result =
+          j == function ? x * static_cast<double>(n) * static_cast<float>(problem.scale) : 0.0;
+      ASSERT_EQ(decode(problem.dtype(), out[static_cast<std::size_t>(n + j)]),
+                round_to(problem.dtype(), result))
+          << n << ' ' << j;
+      ASSERT_EQ(out[static_cast<std::size_t>(j)], clean[static_cast<std::size_t>(j)]) << n;
+    }
+  }
 }
 
 std::string describe(const KernelId& id) {

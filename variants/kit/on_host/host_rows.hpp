@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,11 @@ struct ExactCase {
   Bits in, want;
 };
 ExactCase integers(const Problem& problem);
+
+/// bf16 reaches as far as fp32. A row of the matrix with |x| = 3e38 has one result, sqrt(n) |x|,
+/// which is infinite, and zeros; with |x| = 2^127 / sqrt(n) it is finite, although a plain sum of n such
+/// numbers is not. Neither changes the row in front of it.
+void expect_no_sum_overflows(const Problem& problem, const std::function<Bits(const Bits&)>& run);
 
 std::string describe(const KernelId& id);
 
