@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <type_traits>
 
 #include "common/host/bits.hpp"

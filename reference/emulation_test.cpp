@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "common/host/error.hpp"
-#include "reference/rounding.hpp"
 #include "reference/test_support.hpp"
 
 namespace fwht::reference {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -11,7 +10,6 @@
 #include <tuple>
 #include <vector>
 
-#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "reference/rounding.hpp"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <random>
-#include <string>
 
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/contract/operator_data.hpp"

@@ -4,14 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <limits>
-#include <string>
-#include <utility>
 
 #include "common/host/error.hpp"
 #include "common/host/run_main.hpp"
-#include "reference/rounding.hpp"
 #include "reference/test_support.hpp"
 
 namespace fwht::reference {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "common/device/device_info.hpp"
-#include "common/device/memory.hpp"
 
 namespace fwht {
 namespace {

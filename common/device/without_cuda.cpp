@@ -1,7 +1,6 @@
 // What needs CUDA, in a build without it: host memory only, and no device work to time.
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
 #include "common/device/gpu_timer.hpp"
@@ -9,7 +8,6 @@
 #include "common/device/memory.hpp"
 #include "common/device/memory_backend.hpp"
 #include "common/device/stream_query.hpp"
-#include "common/host/error.hpp"
 
 namespace fwht {
 namespace {

@@ -8,9 +8,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "common/host/error.hpp"

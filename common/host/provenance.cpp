@@ -1,6 +1,5 @@
 #include "common/host/provenance.hpp"
 
-#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <ctime>

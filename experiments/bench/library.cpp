@@ -1,5 +1,4 @@
 // libfwht_bench.so: the sweep with kernels of others, for callers in other languages.
-#include <functional>
 #include <span>
 #include <vector>
 

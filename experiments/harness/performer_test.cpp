@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "reference/inputs.hpp"
 #include "variants/registry.hpp"
 

@@ -4,9 +4,7 @@
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
-#include "common/host/error.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 #include "experiments/harness/encoded.hpp"
 #include "experiments/harness/mode.hpp"

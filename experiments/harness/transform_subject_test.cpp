@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "common/host/error.hpp"
 #include "experiments/harness/measure.hpp"
 #include "variants/registry.hpp"
 

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <stdexcept>
 
-#include "common/host/error.hpp"
 #include "experiments/sweep/benchmark_run.hpp"
 #include "experiments/sweep/report.hpp"
 #include "variants/registry.hpp"

@@ -11,7 +11,6 @@
 #include <iostream>
 #include <limits>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <span>

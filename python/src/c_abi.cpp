@@ -1,7 +1,6 @@
 // The C ABI of transforms: fwht.h without the linear layers.
 #include <cmath>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <utility>
 #include <variant>

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -7,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/host/bits.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/operators.hpp"
 #include "reference/prologue.hpp"

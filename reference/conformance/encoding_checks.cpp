@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <span>
 #include <vector>
 
-#include "common/contract/operator_data.hpp"
-#include "common/host/error.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/prologue.hpp"
 #include "reference/quantize.hpp"

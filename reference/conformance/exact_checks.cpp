@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
-#include <limits>
 #include <set>
 #include <string>
 

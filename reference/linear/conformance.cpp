@@ -9,7 +9,6 @@
 #include <map>
 
 #include "common/host/error.hpp"
-#include "reference/rounding.hpp"
 
 namespace fwht::conformance {
 namespace {

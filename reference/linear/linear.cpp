@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
-#include <random>
 
-#include "common/host/error.hpp"
 #include "common/host/parallel_for.hpp"
 #include "reference/inputs.hpp"
 #include "reference/operators.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/host/text.hpp"
 #include "variants/butterflies/launches.hpp"
 
 namespace fwht::butterflies {

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "common/host/bits.hpp"
-#include "common/host/error.hpp"
 
 namespace fwht::cpu {
 namespace {

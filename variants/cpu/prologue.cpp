@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "common/contract/dtype.hpp"
-#include "common/host/bits.hpp"
 
 namespace fwht::cpu {
 namespace {

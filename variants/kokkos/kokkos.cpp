@@ -2,7 +2,6 @@
 // the same on every machine; plans come from the modules (see module.hpp).
 #include "variants/kokkos/kokkos.hpp"
 
-#include <string>
 #include <vector>
 
 #include "common/contract/hadamard_matrices.hpp"

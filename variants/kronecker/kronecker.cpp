@@ -1,11 +1,8 @@
 #include "variants/kronecker/kronecker.hpp"
 
-#include <algorithm>
 #include <limits>
 
-#include "common/device/ptx/fragments.hpp"
 #include "common/device/sm90a.hpp"
-#include "common/host/error.hpp"
 #include "common/host/text.hpp"
 #include "variants/kit/encode/offers.hpp"
 

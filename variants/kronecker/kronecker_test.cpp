@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cmath>
 #include <random>
 
 #include "common/contract/hadamard_matrices.hpp"

@@ -18,7 +18,6 @@
 #include "common/device/device_info.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/stream_query.hpp"
-#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/testing/refusal.hpp"
 #include "reference/conformance/device_tools.hpp"

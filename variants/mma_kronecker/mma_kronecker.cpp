@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/host/bits.hpp"
-#include "common/host/error.hpp"
 #include "common/host/text.hpp"
 #include "variants/kit/encode/offers.hpp"
 

@@ -4,8 +4,6 @@
 
 #include <set>
 
-#include "common/host/bits.hpp"
-
 namespace fwht::naive {
 namespace {
 

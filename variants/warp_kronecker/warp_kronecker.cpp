@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/host/bits.hpp"
 #include "common/host/text.hpp"
 
 namespace fwht::warp_kronecker {

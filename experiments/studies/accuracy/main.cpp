@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "reference/hadamard.hpp"
 #include "reference/inputs.hpp"
-#include "reference/rounding.hpp"
 
 namespace fwht::probes {
 

@@ -2,7 +2,6 @@
 // reference/quantize.hpp.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "common/host/text.hpp"
 #include "variants/auto/device_class.hpp"

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "common/device/ptx/fragments.hpp"
-#include "common/host/bits.hpp"
 #include "reference/linear/linear.hpp"
 
 namespace fwht::linear::pipelined {

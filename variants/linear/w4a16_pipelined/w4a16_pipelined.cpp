@@ -4,7 +4,6 @@
 
 #include "common/device/sm90a.hpp"
 #include "common/host/bits.hpp"
-#include "common/host/error.hpp"
 #include "common/host/text.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
 

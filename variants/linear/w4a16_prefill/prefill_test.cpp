@@ -3,15 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "common/device/ptx/fragments.hpp"
-#include "common/host/bits.hpp"
-#include "variants/linear/w4a16_pipelined/pipelined.hpp"
 
 namespace fwht::linear::prefill {
 namespace {

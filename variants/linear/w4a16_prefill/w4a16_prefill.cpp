@@ -3,7 +3,6 @@
 
 #include "common/device/sm90a.hpp"
 #include "common/host/bits.hpp"
-#include "common/host/error.hpp"
 #include "common/host/text.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
 #include "variants/linear/w4a16_prefill/prefill.hpp"
