@@ -847,6 +847,12 @@ bool exact_result(const Numerics& numerics, const Problem& problem, const void* 
 Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class,
               const Operands& operands, int threads) {
   validate(problem);
+  if (!problem.is_arranged_plainly() || !problem.encoding.is_plain() || problem.prologue) {
+    throw BadRequest(
+        fmt::format("{}: rows side by side in natural order are checked, without encoding and "
+                    "prologue",
+                    to_string(problem)));
+  }
   std::optional<ExactOperator> exact;
   if (!problem.op.is_sylvester()) exact.emplace(problem.op, problem.dtype(), operands.signs, operands.dense);
   Comparison comparison(problem);

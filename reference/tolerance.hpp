@@ -142,7 +142,7 @@ struct Checked {
 /// expected, limits_for or operator_limits, compare and judge over all rows, in chunks of bounded memory; for
 /// integer rows T6 as well. `in` and `out` of the operands are raw storage as the plan saw them (for an
 /// in-place plan: a copy of the input made before); `signs` and `dense` where the operator has them, on the
-/// host.
+/// host. Throws BadRequest for rows that do not lie side by side in natural order, encodings and prologues.
 Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class,
               const Operands& operands, int threads = 0);
 /// The same for operators without signs and dense factors.

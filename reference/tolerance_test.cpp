@@ -585,5 +585,14 @@ TEST(Check, NoRowsIsRightAndScaleIsPartOfTheProblem) {
   EXPECT_FALSE(check(other, butterflies(other), InputClass::normal, in.data(), out.data()).verdict);
 }
 
+// Others would be read as if they were, and found wrong.
+TEST(Check, RefusesRowsThatAreNotPlain) {
+  const std::vector<float> x(512), y(512);
+  for (const char* text : {"f32/n8/r4/inner2/out", "f32/n8/r4/out/sequency", "f32/n8/r4/out/from-dyadic",
+                           "f32/n8/r4/out/rms", "f32/n8/r4/out>int8:row"}) {
+    EXPECT_THROW(check(parse_problem(text), {}, InputClass::zero, x.data(), y.data(), 1), BadRequest) << text;
+  }
+}
+
 }  // namespace
 }  // namespace fwht::reference
