@@ -236,6 +236,12 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
     return codes, scales
 
 
+def require_apart(x: Any, cache: Any) -> None:
+    """Before x is copied, after which the library sees nothing of it."""
+    if _share_memory(x, cache):
+        raise ValueError("fwht: x and cache overlap")
+
+
 def _share_memory(one: Any, other: Any) -> bool:
     if face := _tensors.face_of(one):
         first, last = face.memory_of(one)
@@ -271,6 +277,7 @@ def into_cache(
     if to is None or not to.writable:
         raise ValueError(f"fwht: cache must be an array that can be written; it is {'read-only' if to else type(cache).__name__}")
     layout = checked(x.shape, encoding, None)
+    require_apart(x, cache)
     x = _in_rows(x)
     view = array.view_of(x)
     assert view is not None

@@ -607,6 +607,18 @@ def test_rows_go_to_the_pages_of_a_cache(library, encoding):
     assert np.array_equal(bits(cache), want)
 
 
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+def test_rows_that_lie_in_the_cache(library):
+    cache, slots = np.zeros((4, 4, 68), "uint8"), np.arange(2)
+    floats = cache.reshape(-1)[:1024].view("float32")
+    if library == "torch":
+        cache, slots, floats = map(torch.from_numpy, (cache, slots, floats))
+    for x in (floats[:128].reshape(2, 64), floats.reshape(2, 128)[:, ::2]):  # the second is copied
+        with pytest.raises(ValueError, match="overlap"):
+            quantize.into_cache(cache, slots, x, "e4m3:row")
+        assert not cache.any()
+
+
 @needs_torch
 def test_prepared_graphs():
     writes("mxfp4", n=64)

@@ -266,6 +266,7 @@ def _quantize_into(
 ) -> None:  # fmt: skip
     layout = quantize.checked(tuple(x.shape), encoding, None)
     if _c.row_stride(x.shape, x.stride()) is None:
+        quantize.require_apart(x, cache)
         x = x.contiguous()
     quantize.run(
         view_of(x), view_of(cache), None, 0, layout.text, operator or "", signs, dense, scale, None, transpose, variant,
