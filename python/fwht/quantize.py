@@ -277,9 +277,9 @@ def into_cache(
     if to is None or not to.writable:
         raise ValueError(f"fwht: cache must be an array that can be written; it is {'read-only' if to else type(cache).__name__}")
     layout = checked(x.shape, encoding, None)
-    require_apart(x, cache)
-    x = _in_rows(x)
-    view = array.view_of(x)
+    if (rows := _in_rows(x)) is not x:
+        require_apart(x, cache)
+    view = array.view_of(rows)
     assert view is not None
     run(view, to, None, 0, layout.text, operator or "", packed, dense, scale, None, transpose, variant,
         asked_of(prologue), slots)  # fmt: skip
