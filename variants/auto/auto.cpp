@@ -25,7 +25,7 @@ TuningTable table_from_file(const std::string& path) {
   return parse_tuning_table(read_text_file(path, concat(kTableVariable, "=", path), kLongest), path);
 }
 
-/// What a plan is made by: a table, or the rule where none of the class of this device has such rows.
+/// What a plan is made by: a table, or the rule where none of the class of this device has such problems.
 struct Guide {
   std::shared_ptr<const TuningTable> table;  // null: the rule
   std::string name;                          // for Settings
@@ -39,13 +39,14 @@ Guide guide_for(const Problem& problem, const DeviceInfo& device) {
                               table->compute_capability, " with ", table->sm_count, " SMs; ", device.name,
                               " has ", device.compute_capability(), " and ", device.sm_count));
     }
-    return {std::move(table), path};
+    const bool has = table->nearest(problem) != nullptr;
+    return {std::move(table), has ? path : concat("rule: ", path, " has no such problems")};
   }
   if (of_class(shipped_tables(), device) == nullptr)
     return {nullptr, concat("rule: no table for sm_", device.compute_capability(), " or below")};
   const auto has = [&](const TuningTable& table) { return table.nearest(problem) != nullptr; };
   const TuningTable* shipped = of_class(shipped_tables(), device, has);
-  if (shipped == nullptr) return {nullptr, "rule: no table of its class has such rows"};
+  if (shipped == nullptr) return {nullptr, "rule: no table of its class has such problems"};
   return {std::shared_ptr<const TuningTable>(shipped, [](const TuningTable*) {}),
           concat(said_of(*shipped, device), ": ", shipped->source)};
 }

@@ -72,6 +72,8 @@ TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   EXPECT_EQ(variant_for(table, "f16/28x512/r4000"), "factors");
   EXPECT_EQ(variant_for(table, "f16/28x512+signs/r4000/out"), "factors") << "signs cost nothing";
   EXPECT_EQ(variant_for(table, "f16/4096+signs/r1"), "") << "the row of 4096 is for Sylvester alone";
+  EXPECT_EQ(variant_for(table, "f16/28x512/r1>e4m3:row"), "") << "codes go by the rule";
+  EXPECT_EQ(variant_for(table, "f16/n4096/r2/inner2"), "") << "and so does another axis";
   using Names = std::set<std::string_view>;
   EXPECT_EQ(table.variants_for(Dtype::f16, 4096),
             (Names{"mma_split", "wgmma", "warp_shuffle", "butterflies"}));

@@ -92,7 +92,7 @@ bool runs_wgmma(const DeviceInfo& device) {
 }  // namespace
 
 const FastestVariant* TuningTable::nearest(const Problem& problem) const {
-  if (!problem.is_arranged_plainly()) return nullptr;
+  if (!problem.is_arranged_plainly() || !problem.encoding.is_plain()) return nullptr;  // none was measured
   // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and
   // transposes cost nothing that would change the choice.
   if (is_power_of_two(problem.n()) != problem.op.is_sylvester()) return nullptr;

@@ -39,8 +39,8 @@ struct TuningTable : MeasuredOn {
 
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
   /// of two). Of the problem's placement where the table has it, else in place. Programmatic launches have
-  /// choices of their own for few rows, and the ordinary ones for others. nullptr when there is none, and for
-  /// rows of 2^k elements whose operator is not Sylvester's alone.
+  /// choices of their own for few rows, and the ordinary ones for others. nullptr when there is none, for
+  /// rows of 2^k elements whose operator is not Sylvester's alone, and for codes, orders and other axes.
   const FastestVariant* nearest(const Problem& problem) const;
 
   /// The names that problems of this dtype and n meet.
