@@ -10,6 +10,7 @@ so that nothing is sent back. The same forms in C++, with CUDA graphs: docs/seve
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -77,17 +78,25 @@ def hadamard_transform(
         twice: after the local transform and after the sum over ranks, which is formed in float32 (float64 for float64).
         Integers take scale=1 alone, and wrap.
 
-    Not differentiable. Raises ValueError before anything is sent; every rank must call with the same shape, as
-    torch.distributed demands.
+    Not differentiable. Raises ValueError, and TypeError for what is no tensor, before anything is sent; every rank must
+    call with the same shape, as torch.distributed demands.
     """
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
+    if x.dim() == 0:
+        raise ValueError("fwht: x must have at least one dimension, whose length is n / ranks; it is a scalar")
     if is_differentiated(x):
         raise RuntimeError("fwht: the transform over ranks is not differentiable; call it under torch.no_grad()")
     ranks = dist.get_world_size(group)
+    if ranks < 0:
+        raise ValueError("fwht: this process is no rank of group; only its members call the transform")
     shard = x.shape[-1]
     _check(shard, ranks, form)
     whole = x.is_floating_point() and scale is not None
     if whole:
         scale = _c.checked_scale(scale, "scale")
+        if scale is not None and x.dtype != torch.float64 and not math.isfinite(ctypes.c_float(scale).value):
+            raise ValueError(f"fwht: scale={scale:g} must be finite in float32, in which {x.dtype} data are scaled")
     if form == "block_diagonal" or ranks == 1:
         return _local_transform(x, scale, variant=variant)
 
@@ -106,6 +115,8 @@ def hadamard_transform(
         dist.all_to_all_single(received, pieces, group=group)
     if not x.is_floating_point():
         return _sums_over_ranks(received).movedim(0, 1).reshape(x.shape)
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    mixed = _sums_over_ranks(received.to(wide)) * (1.0 / math.sqrt(ranks) if scale is None else scale / kept)
+    factor = 1.0 / math.sqrt(ranks) if scale is None else scale / kept
+    fits = abs(factor) <= torch.finfo(torch.float32).max  # else it would be infinite there, and 0 times it no number
+    wide = torch.float32 if x.dtype != torch.float64 and fits else torch.float64
+    mixed = _sums_over_ranks(received.to(wide)) * factor
     return mixed.movedim(0, 1).to(x.dtype).reshape(x.shape)

@@ -57,6 +57,19 @@ def one_rank(rank, ranks, port, n, folder, backend):
             over_ranks.hadamard_transform(whole[shard].to(device), scale)
     with pytest.raises(ValueError, match="scale=nan"):
         over_ranks.hadamard_transform(integers(n)[..., shard].to(device), float("nan"))
+    for scale in (1e39, -1e39):  # no float32
+        with pytest.raises(ValueError, match="must be finite in float32"):
+            over_ranks.hadamard_transform(integers(n)[..., shard].to(device), scale)
+    x = torch.zeros(1, n // ranks, device=device) + (rank == 0) * torch.eye(1, n // ranks, device=device)
+    y = over_ranks.hadamard_transform(x, 2.0**127)  # which no float32 holds beside the scale of the local transform
+    assert torch.equal(y.cpu(), torch.full((1, n // ranks), 2.0**127))
+    for x, kind, words in ((torch.tensor(1.0, device=device), ValueError, "it is a scalar"), (np.ones(8), TypeError, "x is a numpy.ndarray; it must be")):
+        with pytest.raises(kind, match=words):
+            over_ranks.hadamard_transform(x)
+    first = torch.distributed.new_group([0])
+    if rank:
+        with pytest.raises(ValueError, match="this process is no rank of group"):
+            over_ranks.hadamard_transform(torch.zeros(1, 8, device=device), group=first)
     pairs = [torch.distributed.new_group([first, first + 1]) for first in range(0, ranks, 2)]  # two of several ranks
     half = slice(rank % 2 * n // 2, (rank % 2 + 1) * n // 2)
     y = over_ranks.hadamard_transform(integers(n)[..., half].to(device), 1.0, group=pairs[rank // 2])
