@@ -189,7 +189,11 @@ def test_intervals_are_as_much_wider_as_students_t():
 
 def test_moments_of_inputs():
     """Kurtosis of a token, the largest over the RMS of all, and the first token apart."""
-    assert outliers._moments(torch.tensor([[[8.0, 0, 0, 0], [2, -2, 2, 2], [-4, 0, 0, 0]]])).tolist() == pytest.approx([2.5, 2, 4])
+    x = torch.tensor([[[8.0, 0, 0, 0], [2, -2, 2, 2], [-4, 0, 0, 0]]])
+    for size in (1.0, 1e-12, 1e12):  # the fourth power of the last two is no float32
+        assert outliers._moments(size * x).tolist() == pytest.approx([2.5, 2, 4])
+    x[:, 2] = 0  # a token of nothing but zeros
+    assert outliers._moments(x).tolist() == pytest.approx([0.5, 2**0.5, 32**0.5])
 
 
 def test_outliers_of_a_layer():

@@ -59,4 +59,5 @@ def _moments(x: torch.Tensor) -> torch.Tensor:
     body, first = x[..., 1:, :], x[..., :1, :]
     squares = body.pow(2).mean(-1).clamp(min=1e-30)
     rms = squares.mean().sqrt()
-    return torch.stack(((body.pow(4).mean(-1) / squares.pow(2)).mean(), body.abs().amax() / rms, first.abs().amax() / rms))
+    fourth = (body / squares.sqrt()[..., None]).pow(4)  # of the quotient: squares of squares leave the range of float32
+    return torch.stack((fourth.mean(), body.abs().amax() / rms, first.abs().amax() / rms))
