@@ -643,6 +643,20 @@ def test_saving_from_the_command_line(tiny, capsys):
     assert "R3 and blocks are done online alone" in capsys.readouterr().err and not (tiny.parent / "other").exists()
 
 
+def test_a_tokenizer_that_is_missing_is_said_before_anything_is_written(tiny, capsys):
+    for path in tiny.glob("tokenizer*"):
+        path.unlink()
+    assert program.main([str(tiny), "--save", str(tiny.parent / "saved")]) == 2
+    assert "tokenizer" in capsys.readouterr().err and not (tiny.parent / "saved").exists()
+
+
+def test_the_folder_of_the_model_takes_the_results(tiny, capsys):
+    asked = [str(tiny), "--text", str(tiny.parent / "text"), "--formats", "kv8", "--tokens", "256", "--length", "64", "--output", str(tiny)]
+    for rotations, rows in (("plain", 1), ("plain,folded", 2)):
+        assert program.main([*asked, "--rotations", rotations]) == 0, capsys.readouterr().err
+        assert len(json.loads((tiny / "evaluation.json").read_text())["rows"]) == rows
+
+
 def test_nothing_is_written_over(tiny, capsys, monkeypatch):
     """The source least of all, and before the model is loaded."""
     weights = (tiny / "model.safetensors").read_bytes()

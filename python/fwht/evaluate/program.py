@@ -30,6 +30,7 @@ from .cost import cost
 from .measure import interval
 from .outliers import outliers
 
+RESULTS = "evaluation.json"
 DEMO = Path(__file__).with_name("tiny.tar.xz")
 BASELINES = ("plain", "folded")
 KEPT = 1 << 31  # bytes of models that are kept as each rotation leaves them
@@ -155,15 +156,15 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     rotate.check_family(config)
     if getattr(config, "quantization_config", None):
         raise ValueError(f"{folder} is quantized or rotated already (its config.json has quantization_config); name the model that it was made of")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)  # before the model: one that is missing is said at once
     model = load()
     for rotation in rotations.values():
         rotate.check(model, rotation)
     if asked.save:
         checkpoint.save_rotated(model, asked.save, rotations[modes[0]])
-        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(asked.save)
+        tokenizer.save_pretrained(asked.save)
         print(f"{asked.save}: the same model with {modes[0].replace('+', ', ')} in its weights")
         return 0
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     blocks = measure.blocks_of(tokenizer, text, length, tokens, config.vocab_size)
     if len(blocks.blocks) < tokens // length:
         print(f"the text is shorter than --tokens {tokens}: it has {len(blocks.blocks)} blocks of {length} tokens", file=sys.stderr)
@@ -182,7 +183,7 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         "fwht": __version__, "library": library, "python": platform.python_version(), "torch": torch.__version__,
         "transformers": transformers.__version__, "numpy": np.__version__,
     }  # fmt: skip
-    results = _Results(asked.output / "evaluation.json", about)
+    results = _Results(asked.output / RESULTS, about)
     if len(blocks.blocks) < 2:
         raise ValueError(f"--tokens {tokens}: one block of {length} tokens gives no interval; two are the least")
     reference = measure.Reference(model, blocks, asked.batch)
@@ -248,7 +249,7 @@ def _hash(folder: Path) -> str:
     """Of the files that make the model: its configuration, weights and tokenizer."""
     hasher = hashlib.sha256()
     for path in sorted(folder.iterdir()):
-        if path.suffix in (".json", ".safetensors", ".bin", ".model"):
+        if path.suffix in (".json", ".safetensors", ".bin", ".model") and path.name != RESULTS:  # --output may name this folder
             hasher.update(f"{path.name}\0{path.stat().st_size}\0".encode())
             with path.open("rb") as file:
                 while piece := file.read(1 << 22):
