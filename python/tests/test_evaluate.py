@@ -713,6 +713,19 @@ def test_a_folder_of_another_operator_is_refused(tmp_path):
 EXAMPLE = ROOT / "python" / "examples" / "tasks" / "python_words.yaml"
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("a.jsonl", "{}/a.jsonl"), ("[a, b]", ["{}/a", "{}/b"]), ("{test: [a, b], train: c}", {"test": ["{}/a", "{}/b"], "train": "{}/c"}),
+     ("{test: hf://a}", {"test": "hf://a"})],
+)  # fmt: skip
+def test_data_lie_beside_their_task(tmp_path, given, found):
+    from fwht.evaluate import tasks
+
+    (tmp_path / "x.yaml").write_text(f"task: x\ndataset_kwargs:\n  data_files: {given}\n")
+    made = tasks._of_file(tmp_path / "x.yaml")["dataset_kwargs"]["data_files"]
+    assert made == json.loads(json.dumps(found).replace("{}", str(tmp_path.resolve())))
+
+
 def test_tasks_of_lm_eval_without_a_network(tmp_path, monkeypatch, capsys):
     pytest.importorskip("lm_eval")
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):

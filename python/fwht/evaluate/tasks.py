@@ -32,10 +32,19 @@ def _of_file(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is no task: {error}") from error
     if not isinstance(content, dict) or "task" not in content:
         raise ValueError(f"{path} is no task: it has no key `task`")
-    files = (content.get("dataset_kwargs") or {}).get("data_files")
-    if isinstance(files, dict):
-        content["dataset_kwargs"]["data_files"] = {split: str(path.resolve().parent / name) for split, name in files.items()}
+    kwargs = content.get("dataset_kwargs")
+    if isinstance(kwargs, dict) and "data_files" in kwargs:
+        kwargs["data_files"] = _beside(path.resolve().parent, kwargs["data_files"])
     return content
+
+
+def _beside(folder: Path, files: Any) -> Any:
+    """The names of files, one or several, of all splits or by split, as paths in the folder; addresses stay."""
+    if isinstance(files, dict):
+        return {split: _beside(folder, names) for split, names in files.items()}
+    if isinstance(files, list):
+        return [_beside(folder, name) for name in files]
+    return str(folder / files) if isinstance(files, str) and "://" not in files else files
 
 
 def scores(model: Any, tokenizer: Any, tasks: list[Any], batch: int) -> Scores:
