@@ -238,6 +238,17 @@ def test_agreement():
     assert where == "f16/64/1/in/replay" and gap == pytest.approx(0.01)
 
 
+def test_agreement_is_of_one_problem():
+    """Others of this length, by another operator or with codes, are other problems."""
+
+    def row(variant, time_us, operator="28x128", encoding=""):
+        return {"variant": variant, "operator": operator, "encoding": encoding, "dtype": "f16", "n": "3584", "rows": "1", "placement": "out",
+                "mode": "replay", "time_us": time_us, "status": "ok"}  # fmt: skip
+
+    table = [row("auto", "2.0"), row("peer:python:auto", "2.02"), row("auto", "4", encoding="e4m3:row"), row("auto", "8", "7x512"), row("peer:python:auto", "8.8", "7x512")]
+    assert agreement(table, "auto") == [("f16/28x128/1/out/replay", pytest.approx(0.01)), ("f16/7x512/1/out/replay", pytest.approx(0.1))]
+
+
 def run(*arguments, **changes):
     kept = {key: value for key, value in os.environ.items() if key != "FWHT_BENCH_LIBRARY" or key in changes}
     return subprocess.run([sys.executable, "-m", "fwht.bench", *arguments], text=True, capture_output=True, env={**kept, **changes})

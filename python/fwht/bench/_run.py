@@ -69,11 +69,10 @@ def agreement(rows: Iterable[dict[str, str]], variant: str) -> list[tuple[str, f
     times: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows:
         if row["status"] == "ok" and row["variant"] in (variant, f"peer:python:{variant}"):
-            key = tuple(row[column] for column in ("dtype", "n", "rows", "placement", "mode"))
+            where = "/".join((row["dtype"], row.get("operator") or row["n"], *(row[column] for column in ("rows", "placement", "mode"))))
+            key = (where, *(row.get(column, "") for column in ("memory", "encoding", "arrangement", "row_stride")))
             times.setdefault(key, {})[row["variant"]] = float(row["time_us"])
-    return [
-        ("/".join(key), both[f"peer:python:{variant}"] / both[variant] - 1) for key, both in times.items() if len(both) == 2
-    ]
+    return [(key[0], both[f"peer:python:{variant}"] / both[variant] - 1) for key, both in times.items() if len(both) == 2]
 
 
 def _say_agreement(folder: Path, variant: str) -> None:
