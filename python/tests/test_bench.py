@@ -284,6 +284,8 @@ def test_arguments_of_linear_layers():
     file = library()
     done = run("linear", "--peer", "marlin", FWHT_BENCH_LIBRARY=file)
     assert done.returncode == 2 and "--peer marlin: unknown; known: tinygemm, none" in done.stderr, done.stderr
+    done = run("linear", "--peer", "tinygemm", "--peer", "none", "--variant", "cpu", "--problem", "bf16/m1/n64/k256/w4g128", "--dry-run", FWHT_BENCH_LIBRARY=file)
+    assert done.returncode == 0 and "tinygemm" not in done.stdout, done.stdout + done.stderr
     done = run("linear", "--variant", "cpu", "--problem", "bf16/m1/n64/k256/w4g128", "--dry-run", FWHT_BENCH_LIBRARY=file)
     assert done.returncode == 0 and "cpu/bf16/m1/n64/k256/w4g128/host" in done.stdout, done.stdout + done.stderr
     assert "peer:tinygemm/bf16/m1/n64/k256/w4g128" in done.stdout  # in cold mode, or not supported for want of a device

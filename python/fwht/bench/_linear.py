@@ -212,7 +212,7 @@ def main(arguments: Sequence[str]) -> int:
     options, rest = parser.parse_known_args(arguments)
     try:
         peers = []
-        for name in [] if options.peer == ["none"] else options.peer or LINEAR_PEERS:
+        for name in [] if "none" in (options.peer or []) else options.peer or LINEAR_PEERS:
             if name not in LINEAR_PEERS:
                 raise ValueError(f"--peer {name}: unknown; known: {', '.join(LINEAR_PEERS)}, none")
             peer = LINEAR_PEERS[name]()
