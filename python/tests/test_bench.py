@@ -1081,5 +1081,13 @@ def test_what_a_bench_writes_is_whole_or_not_there(tmp_path, monkeypatch):
     for given, name, words in ((str(folder), "layers.json", "has a layers.json"), (str(tmp_path / "file"), "x.json", "is no folder"), ("", "x.json", "no folder")):
         with pytest.raises(ValueError, match=words):
             Output(given, name)
+    for given, words in ((str(tmp_path / "file" / "x"), r"cannot be made or written, since \S+file is no folder"), (str(tmp_path / ("x" * 300)), "File name too long")):
+        with pytest.raises(ValueError, match=words):  # before anything is measured
+            Output(given, "x.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)  # root may write everywhere
+        with pytest.raises(ValueError, match=f"cannot be made or written, since {tmp_path} is no folder"):
+            Output(str(tmp_path / "late" / "folder"), "x.json")
+    assert not (tmp_path / "late").exists()
     Output(None, "x.json").write({})
     assert lines_of([]) == "" and lines_of([{"a": 1.23456, "b": None}], ("b", "a")) == "b  a\n-  1.235\n"

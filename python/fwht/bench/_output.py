@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 class Output:
     """A JSON file in a folder, or nothing where no folder is asked for. Whoever is killed while it is written leaves what was there.
 
-    Raises ValueError for a folder that has the file, is a file itself, or has no name.
+    Raises ValueError for a folder that has the file, is a file itself, cannot be made or written, or has no name.
     """
 
     def __init__(self, folder: str | None, name: str):
@@ -20,10 +21,16 @@ class Output:
             return
         if not folder:
             raise ValueError("--output: names no folder")
-        if self._file.exists():
-            raise ValueError(f"--output {folder}: has {'an' if name[0] in 'aeiou' else 'a'} {name}")
-        if Path(folder).exists() and not Path(folder).is_dir():
+        try:
+            if self._file.exists():
+                raise ValueError(f"--output {folder}: has {'an' if name[0] in 'aeiou' else 'a'} {name}")
+            there = next(path for path in self._file.absolute().parents if path.exists())
+        except OSError as error:  # a name that is too long
+            raise ValueError(f"--output {folder}: {error.strerror}") from None
+        if there == Path(folder).absolute() and not there.is_dir():
             raise ValueError(f"--output {folder}: is no folder")
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):  # else the first write would say so, behind what was measured
+            raise ValueError(f"--output {folder}: cannot be made or written, since {there} is no folder that can be written")
 
     def write(self, contents: dict[str, Any]) -> None:
         if self._file is None:
