@@ -310,6 +310,12 @@ def checked_scale(scale: Any, name: str = "scale") -> float | None:
     return value
 
 
+def check_encoded(dtype: int, dtype_name: str) -> None:
+    """Before the scale: what codes are not made of, no scale helps."""
+    if dtype > F32:
+        raise TypeError(f"fwht: codes are of rows in float16, bfloat16 or float32, not in {dtype_name}")
+
+
 def check_scale_of_sums(dtype: int | None, dtype_name: str, scale: float | None) -> None:
     """Integers are summed and nothing else."""
     if dtype in (I32, I64) and scale != 1:
@@ -369,8 +375,8 @@ def make_problem(
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
     if dtype is None:
         raise TypeError(f"fwht: dtype {dtype_name} {DTYPE_RULE}")
-    if encoding is not None and dtype > F32:
-        raise TypeError(f"fwht: codes are of rows in float16, bfloat16 or float32, not in {dtype_name}")
+    if encoding is not None:
+        check_encoded(dtype, dtype_name)
     scale = checked_scale(scale)
     check_scale_of_sums(dtype, dtype_name, scale)
     op_text = None if operator is None else text_for_c("operator", operator, OPERATOR_TEXT)

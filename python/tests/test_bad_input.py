@@ -63,7 +63,7 @@ TABLE = [
     (ValueError, r"scale=0.5, but .*int32 data are only summed", [lambda a, f=f: f(a((3, 8), "int32"), scale=0.5) for f in (T, OP)]),
     (ValueError, "scale=0.0, but int32 data", [lambda a: plan(dtype="int32", scale=0)]),
     (TypeError, "codes are of rows in float16, bfloat16 or float32, not in .*(int32|int64|float64)",
-     [lambda a, d=d: Q(a((3, 64), d), scale=1) for d in ("int32", "int64", "float64")]),
+     [lambda a, d=d, s=s: Q(a((3, 64), d), scale=s) for d in ("int32", "int64", "float64") for s in (None, 1)]),
     (NotImplementedError, "the operator 12x2 is not offered", [lambda a: OP(a((3, 24), "int32"), scale=1)]),
     # spectra, convolutions, sketches
     (ValueError, "element 0 is 0, but the form signs has 1 and -1; 0 and 1 are the form bits", [lambda a: W.spectrum(a((8,), "int8"), "signs")]),

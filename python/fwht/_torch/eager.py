@@ -93,11 +93,13 @@ def check_not_differentiated(*tensors: Any) -> None:
         )
 
 
-def _check(x: Tensor, scale: Any, variant: str | None, operator: str | None = "", signs: Any = None, transpose: bool = False) -> None:
+def _check(
+    x: Tensor, scale: Any, variant: str | None, operator: str | None = "", signs: Any = None, transpose: bool = False, is_encoded: bool = False
+) -> None:
     """What the dispatcher and autograd would refuse with sentences of their own."""
     if calls.is_foreign(x):
         problem_of(x, scale, variant, False)  # refused
-    ops.check(x, scale, operator, signs, transpose)
+    ops.check(x, scale, operator, signs, transpose, is_encoded)
     _c.encoded(variant)
 
 
@@ -454,7 +456,7 @@ def quantize_rows(
         if calls.is_foreign(x):
             problem_of(x, scale, variant, False)  # refused
         quantize.checked(tuple(x.shape), encoding, tensor_scale)
-        _check(x, scale, variant, operator or None, signs, transpose)
+        _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
     if isinstance(tensor_scale, Tensor):
         result = _op_quantize(x, encoding, operator, signs, dense, scale, None, transpose, variant, *prologue, tensor_scale)
     else:
@@ -481,7 +483,7 @@ def quantize_to(
         made = quantize_rows(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant, prologue)
         codes.copy_(made[0])
         return codes, made[1] if scales is None else scales.copy_(made[1])
-    _check(x, scale, variant, operator or None, signs, transpose)
+    _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
     if scales is None:
         scales = torch.empty(0, dtype=torch.float32, device=x.device)
     ops.write_codes(x, codes, scales, layout, operator, signs, dense, scale, tensor_scale, transpose, variant, prologue)
@@ -501,7 +503,7 @@ def quantize_into(
     _check_operands(signs, dense, weight, cos_sin, positions)
     if not _is_compiling():
         quantize.checked(tuple(x.shape), encoding, None)
-        _check(x, scale, variant, operator or None, signs, transpose)
+        _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
     ops.op_quantize_into(cache, slots, x, encoding, operator, signs, dense, scale, transpose, variant, *prologue)
     if not _is_compiling():  # graphs keep the counters themselves
         mark_written(cache)

@@ -57,12 +57,14 @@ library.define(
 )
 
 
-def check(x: Tensor, scale: Any, operator: str | None = "", signs: Any = None, transpose: bool = False) -> None:
+def check(x: Tensor, scale: Any, operator: str | None = "", signs: Any = None, transpose: bool = False, is_encoded: bool = False) -> None:
     """What can be refused without memory; x may be fake, its shape symbolic."""
     if x.dim() == 0:
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
     if x.dtype not in DTYPES:
         raise TypeError(f"fwht: dtype {x.dtype} {_c.DTYPE_RULE}")
+    if is_encoded:
+        _c.check_encoded(DTYPES[x.dtype], str(x.dtype))
     _c.check_scale_of_sums(DTYPES[x.dtype], str(x.dtype), _c.checked_scale(scale))
     n = x.shape[-1]
     if operator == "" and isinstance(n, int) and (n < 2 or n & (n - 1)):
@@ -278,7 +280,7 @@ def _fake_quantize_into(
     cache: Tensor, slots: Tensor, x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None,
     dense: Tensor | None = None, scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
 ) -> None:  # fmt: skip
-    check(x, scale, operator or None, signs, transpose)
+    check(x, scale, operator or None, signs, transpose, is_encoded=True)
     quantize.checked((int(x.shape[-1]),), encoding, None)
 
 
@@ -286,7 +288,7 @@ def _fake_quantize(
     x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
     scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *rest: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    check(x, scale, operator or None, signs, transpose)
+    check(x, scale, operator or None, signs, transpose, is_encoded=True)
     return encoded_outputs(x, quantize.checked((int(x.shape[-1]),), encoding, _split(rest, tensor_scale)[1]))
 
 
