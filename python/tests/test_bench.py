@@ -492,6 +492,7 @@ def test_why_there_is_no_fp8_attention(module, words, monkeypatch):
         (["--tokens", "2000"], "--tokens 2000: must be a positive multiple of 128"),
         (["--tokens", "2k"], "--tokens 2k: must be numbers with commas between them"),
         (["--heads", "30"], "--heads 30: must be a multiple of --kv-heads 8"),
+        (["--kv-heads", "4,8"], "--kv-heads 4,8: must be one number"),
         (["--data", "real"], "--data real: unknown; known: normal, channels, entries"),
         (["--output", "."], "--output .: has an attention.json"),
         ([], "PyTorch sees no CUDA device"),

@@ -388,6 +388,13 @@ def numbers_of(text: str, option: str, multiple: int = 1) -> list[int]:
     return numbers
 
 
+def _number_of(text: str, option: str) -> int:
+    number, *others = numbers_of(text, option)
+    if others:
+        raise ValueError(f"{option} {text}: must be one number")
+    return number
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fwht.bench attention", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -403,7 +410,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(list(arguments))
     try:
         lengths = numbers_of(options.tokens, "--tokens", 128)
-        (heads,), (kv_heads,) = numbers_of(options.heads, "--heads"), numbers_of(options.kv_heads, "--kv-heads")
+        heads, kv_heads = _number_of(options.heads, "--heads"), _number_of(options.kv_heads, "--kv-heads")
         if heads % kv_heads:
             raise ValueError(f"--heads {heads}: must be a multiple of --kv-heads {kv_heads}")
         data = options.data.split(",")
