@@ -40,11 +40,18 @@ def metrics_of(studies: Iterable[str]) -> list[str]:
 
 
 def parse_ncu(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """Rows and units of `ncu --csv --page raw`; its remarks around the table are skipped."""
-    lines = list(csv.reader(io.StringIO("\n".join(line for line in text.splitlines() if line.startswith('"')))))
+    """Rows and units of `ncu --csv --page raw`; its remarks around the table are skipped. ResultsError for a table that was cut off."""
+    listing = "\n".join(line for line in text.splitlines() if line.startswith('"'))
+    try:
+        lines = list(csv.reader(io.StringIO(listing), strict=True))
+    except csv.Error as error:
+        raise ResultsError(f"ncu's table cannot be read: {error}") from None
     if len(lines) < 2 or "Kernel Name" not in lines[0]:
         return [], {}
     header, units, *rows = lines
+    for i, line in enumerate(lines, 1):
+        if len(line) != len(header):
+            raise ResultsError(f"line {i} of ncu's table has {len(line)} fields, its header {len(header)}")
     return [dict(zip(header, row, strict=True)) for row in rows], dict(zip(header, units, strict=True))
 
 

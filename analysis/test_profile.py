@@ -293,6 +293,16 @@ def test_what_cannot_be_attributed_is_kept(tmp_path):
     assert (tmp_path / "ncu.csv").read_text() == text and not (tmp_path / "profile.csv").exists()
 
 
+@pytest.mark.parametrize(("end", "why"), [("", "unexpected end of data"), ('"', "line 16 of ncu's table has 71 fields, its header 72")])
+def test_a_table_that_was_cut_off_is_kept(tmp_path, end, why):
+    text, launches = recorded()
+    launches.to_csv(tmp_path / "launches.csv", index=False)
+    left = text.rstrip().rsplit('","', 1)[0] + end
+    with pytest.raises(ResultsError, match=why):
+        ncu.attach(tmp_path, left, list(ncu.STUDIES), "", 1.0)
+    assert (tmp_path / "ncu.csv").read_text() == left and not (tmp_path / "profile.csv").exists()
+
+
 @pytest.mark.parametrize(("complete", "code", "accepted"), [(True, 0, True), (True, 11, True), (False, 11, False)])
 def test_a_program_that_falls_at_its_end_was_measured(tmp_path, complete, code, accepted):
     (tmp_path / "run").mkdir()
