@@ -311,6 +311,22 @@ TEST_F(Programs, ASeedThatIsNamedTwiceCountsOnce) {
   EXPECT_EQ(text_of(folder / "r/accuracy.csv"), text_of(folder / "s/accuracy.csv"));
 }
 
+// A summary's rows would pass for those of the whole analysis; more elements than asked for do no harm.
+TEST_F(Programs, AccuracyRefusesAFolderWithFewerElements) {
+  const std::string accuracy = "--variant cpu --n 64 --dtype f16 --input normal --seed 1 --elements ";
+  ASSERT_EQ(run(kAccuracy, accuracy + "4096 --output r").code, 0);
+  const std::string context = text_of(folder / "r/context.json");
+  for (const char* option : {"--output", "--resume"}) {
+    const Ended ended = run(kAccuracy, accuracy + "8192 " + option + " r");
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_NE(ended.err.find("f16/normal/64/measured/cpu of 4096 elements, this run asks for 8192"),
+              std::string::npos)
+        << ended.err;
+  }
+  EXPECT_EQ(text_of(folder / "r/context.json"), context);
+  EXPECT_EQ(run(kAccuracy, accuracy + "2048 --resume r").code, 0);
+}
+
 // Names, repetitions and reports are Google Benchmark's; the record is results.csv.
 TEST_F(Programs, SweepIsAGoogleBenchmarkProgram) {
   const std::string problems = "--variant cpu --problem f16/n64/r100 --problem f16/n128/r9/out ";

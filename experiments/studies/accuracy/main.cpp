@@ -101,6 +101,7 @@ class Measurement {
 
 struct PlannedCases {
   std::vector<harness::Task> tasks;
+  std::vector<std::int64_t> elements;    // of each task
   std::vector<std::string> unsupported;  // one line each
 };
 
@@ -125,6 +126,7 @@ PlannedCases plan_work(const AccuracyOptions& options, const std::vector<Perform
           work.tasks.push_back({identity_of(performer, c), 1, [&measurement, &performer, c, rows] {
                                   return std::vector{measurement.run(performer, c, rows)};
                                 }});
+          work.elements.push_back(problem.elements());
         } else {
           const std::string line =
               fmt::format("{}/{}/n{}: {}", performer.name(), name_of(c.dtype), c.n, support.why_not);
@@ -172,6 +174,25 @@ void require_same_seeds(const std::vector<CsvRow>& rows, const std::vector<std::
   }
 }
 
+/// Nor is it measured again where a summary was made of fewer elements.
+void require_as_many_elements(const std::vector<CsvRow>& rows, const PlannedCases& work) {
+  std::map<CsvRow, std::int64_t> there;
+  for (const CsvRow& row : rows) {
+    CsvRow identity;
+    for (const char* column : {"variant", "source", "dtype", "n", "input"})
+      identity[column] = row.at(column);
+    if (const std::string& elements = row.at("elements"); !elements.empty())
+      there[identity] = std::stoll(elements);
+  }
+  for (std::size_t i = 0; i < work.tasks.size(); ++i) {
+    const auto found = there.find(work.tasks[i].identity);
+    if (found != there.end() && found->second < work.elements[i])
+      throw BadRequest(
+          fmt::format("the folder has {} of {} elements, this run asks for {}; name another folder",
+                      work.tasks[i].name(), found->second, work.elements[i]));
+  }
+}
+
 int run(int argc, const char* const* argv) {
   AccuracyOptions options;
   if (!parse(options, argc, argv)) return 0;
@@ -203,7 +224,9 @@ int run(int argc, const char* const* argv) {
                            harness::names_of(variants),
                            {},
                            [&](const std::string& table, const std::vector<CsvRow>& rows) {
-                             if (table == "accuracy.csv") require_same_seeds(rows, options.seeds);
+                             if (table != "accuracy.csv") return;
+                             require_same_seeds(rows, options.seeds);
+                             require_as_many_elements(rows, work);
                            }});
   if (!work.unsupported.empty()) {
     std::cerr << fmt::format(
