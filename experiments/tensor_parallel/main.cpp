@@ -72,7 +72,8 @@ bool parse(TensorParallelOptions& options, int argc, const char* const* argv) {
   app.add_flag("--host", options.host, "ranks simulated by threads over host memory: checks only");
   app.add_flag("--check", options.check_only, "checks only, nothing is timed");
   auto* model = app.add_flag("--model", options.model_only, "only the model's table; nothing is run");
-  harness::add_folder_options(app, options);
+  harness::add_folder_options(app, options,
+                              "the results folder, a new one or one that a program of this build has made");
   app.remove_option(app.get_option("--device"));  // ranks take the devices from 0 on
   app.get_option("--resume")
       ->description("a results folder to add this run to; points that it has are measured again");
