@@ -427,6 +427,7 @@ def accuracy_parts(devices: list[Device]) -> Parts:
 
 def _error_chart(device: Device) -> Chart:
     frame = tables.errors(device)[["variant", "dtype", "n", "rel_l2", "over_ideal", "over_predicted"]]
+    frame = frame[frame["over_ideal"] > 0]  # one 0 leaves a logarithmic scale no place for anything else
     encoding = {"x": LENGTH, "y": charts.field("over_ideal", log=2)} | by_style("variant", tables.ordered(frame["variant"], device.variants))
     return chart("error", frame, "line", encoding, facet="dtype")
 

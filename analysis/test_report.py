@@ -123,6 +123,17 @@ def test_charts_refer_to_columns_of_their_data(device):
         vl_convert.vegalite_to_vega(chart.spec | {"data": {"values": report.unpacked(chart.frame)}})
 
 
+def test_exact_results_do_not_take_the_others_off_a_logarithmic_axis(tmp_path):
+    """One 0 is enough: every point of the chart was drawn at its upper edge."""
+    writer = gpu_folder(**TINY)
+    for dtype in ("f64", "i32"):
+        writer.measure("naive", dtype, 16, 1 << 15, "replay", rel_l2=0)
+    (device,) = load([writer.write(tmp_path / "run")])
+    assert 0 in set(tables.errors(device)["over_ideal"])
+    drawn = {part.id: part for section in report.sections_of([device]) for part in section.parts}["error"]
+    assert set(drawn.frame["dtype"]) == {"f16"} and (drawn.frame["over_ideal"] > 0).all()
+
+
 def test_runs_of_two_commits_are_compared(device, tmp_path):
     other = gpu_folder(**TINY, slow=1.2, commit="f" * 40, sources_hash="b" * 64, utc_start="2026-11-19T10:00:00Z").write(tmp_path / "old")
     sections = {section.id: section for section in report.sections_of([device, *load([other])])}
