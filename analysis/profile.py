@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from .load import ELEMENT_BYTES, ResultsError
-from .ncu import STALLS, identity
-from .schema import Strict, read_json
+from .ncu import COMMON, STALLS, identity
+from .schema import Strict, line_of, read_json
 from .tables import IN_L2
 
 # Per resource: the peak kernels whose greatest rate is the peak, and what the rate counts, per what.
@@ -133,17 +133,29 @@ def load_profile(path: Path, context: dict) -> Profile | None:
         raise ResultsError(f"{path.name}: the profile cannot be read: {error}") from None
     if "operator" not in kernels:  # folders of before had plain transforms alone
         kernels = kernels.assign(operator=kernels["n"].astype("Int64").astype(str).where(kernels["n"].notna(), ""), encoding="")
-    numbers = [c for c in (*about["metrics"], "n", "rows", "elements", "row_stride", "useful_bytes") if c in kernels]
+    numbers = [c for c in (*COMMON, *about["metrics"], "n", "rows", "elements", "row_stride", "useful_bytes") if c in kernels]
     if wrong := [c for c in numbers if kernels[c].dtype.kind not in "if"]:
         raise ResultsError(f"{path.name}: profile.csv has text in column {wrong[0]}")
-    lacking = [c for c in (*identity(settings), "kernel", "symbol", *about["metrics"]) if c not in kernels]
+    lacking = [c for c in (*identity(settings), "kernel", "symbol", *COMMON, *about["metrics"]) if c not in kernels]
     if lacking:
         raise ResultsError(f"{path.name}: profile.csv lacks column {', '.join(lacking)}")
     for column in ("variant", "peak", "operator", "encoding", "dtype", "placement", "kernel", "symbol"):
         kernels[column] = kernels[column].fillna("").astype(str)
+    _check_numbers(path, kernels)
     if len(kernels) != settings["kernels"].astype(int).sum():
         raise ResultsError(f"{path.name}: profile.csv and launches.csv do not name the same kernels")
     return Profile(Path(path), context, about, kernels, settings)
+
+
+def _check_numbers(path: Path, kernels: pd.DataFrame) -> None:
+    """ResultsError for a launch without what every verdict divides by; what belongs to one study may be absent."""
+    own = kernels["variant"] != ""
+    checks = [(name, ~(kernels[name].gt(0) & np.isfinite(kernels[name]))) for name in COMMON]
+    checks += [(name, own & ~kernels[name].gt(0)) for name in ("n", "rows", "elements", "row_stride", "useful_bytes")]
+    for name, wrong in [*checks, ("dtype", own & ~kernels["dtype"].isin(list(ELEMENT_BYTES)))]:
+        if wrong.any():
+            value = kernels.loc[wrong, name].iloc[0]
+            raise ResultsError(f"{path.name}: profile.csv has {'no' if pd.isna(value) else f'{value} as'} {name} in line {line_of(wrong)}")
 
 
 def regime(tensor_bytes: float, l2_bytes: int) -> str:
@@ -314,7 +326,8 @@ def bound_by(row) -> str:
         return f"latency: {row['blocks']} block{'s' * (row['blocks'] > 1)} for {row['sms']} SMs{why}"
     if busy > 0 and share / busy >= SATURATED:
         return f"start and tail: SMs busy {100 * busy:.0f} %, then {name} {100 * share / busy:.0f} %"
-    return f"latency: SMs busy {100 * busy:.0f} %, {name} {100 * share:.0f} %{why}"
+    known = f"SMs busy {100 * busy:.0f} %, " if np.isfinite(busy) else ""
+    return f"latency: {known}{name} {100 * share:.0f} %{why}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- tables

@@ -9,6 +9,7 @@ import dataclasses
 import io
 import json
 import math
+import re
 import subprocess
 from pathlib import Path
 
@@ -210,6 +211,7 @@ def entry(**changes) -> dict:
         ({"of_LSU": 0.5}, "latency: SMs busy 90 %, LSU 50 %; waits: barrier"),
         ({"waves": 0.49}, "latency: 7 blocks for 132 SMs; waits: barrier"),
         ({"waves": 0.51}, "latency: SMs busy 90 %, issue 10 %; waits: barrier"),
+        ({"sm_busy": math.nan}, "latency: issue 10 %; waits: barrier"),
     ],
 )
 def test_verdicts(changes, verdict):
@@ -246,6 +248,24 @@ def test_a_damaged_profile_is_refused(profiled, name, old, new, words):
     assert old in text
     file.write_text(text.replace(old, new))
     with pytest.raises(ResultsError, match=words):
+        profile.load_profile(profiled.path, profiled.context)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("gpu__time_duration.sum", "", "has no gpu__time_duration.sum in line 15"),
+        ("launch__block_size", "0", "has 0 as launch__block_size in line 15"),
+        ("elements", "", "has no elements in line 15"),
+        ("dtype", "f17", "has f17 as dtype in line 15"),
+    ],
+)
+def test_a_launch_without_what_verdicts_divide_by_is_refused(profiled, column, value, words):
+    file = profiled.path / "profile.csv"
+    rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+    rows.loc[rows.index[-1], column] = value
+    rows.to_csv(file, index=False)
+    with pytest.raises(ResultsError, match=re.escape(words)):
         profile.load_profile(profiled.path, profiled.context)
 
 
