@@ -25,14 +25,14 @@ CLASSES = {
     "tensor": r"HMMA|HGMMA|IMMA|QGMMA|BMMA|DMMA",
     "shuffle": r"SHFL",
     "shared": r"LDS|STS|LDSM|STSM|ATOMS",
-    "global": r"LDG|STG|LD|ST|RED|ATOMG?|UBLKCP|UTMALDG|UTMASTG",
+    "global": r"LDG(?:STS)?|STG|LD|ST|RED|ATOMG?|UBLKCP|UTMALDG|UTMASTG",
     "local": r"LDL|STL",
     "fp32": r"FADD|FMUL|FFMA",
     "convert": r"F2FP?|F2F|I2F|F2I|HADD2|HMUL2|HFMA2",
     "logic": r"U?(PRMT|F?SEL|LOP3|SHF|PLOP3)",
     "integer": r"U?(IADD3|LEA|ISETP|IMAD)|VIADD",
     "move": r"U?MOV|CS2R|S2U?R|U?LDC|R2UR|R2P|P2R",
-    "barrier": r"BAR|SYNCS|WARPSYNC|MEMBAR|FENCE|DEPBAR|WARPGROUP|UCGABAR_ARV|UCGABAR_WAIT",
+    "barrier": r"BAR|SYNCS|WARPSYNC|MEMBAR|FENCE|(?:LDG)?DEPBAR|WARPGROUP|UCGABAR_ARV|UCGABAR_WAIT",
 }
 COLUMNS = ("variant", "kernel", "symbol", "arch", "registers", "stack_bytes", "shared_bytes", "local_bytes",
            "instructions", "loops", *CLASSES, "other")  # fmt: skip

@@ -62,6 +62,7 @@ def test_instructions_by_class_without_padding():
 def test_classes_are_told_apart():
     for opcode, name in {
         "HGMMA": "tensor", "SHFL": "shuffle", "LDS": "shared", "STSM": "shared", "LDG": "global",
+        "LDGSTS": "global", "LDGDEPBAR": "barrier",
         "UBLKCP": "global", "LDL": "local", "FFMA": "fp32", "F2FP": "convert", "PRMT": "logic",
         "IADD3": "integer", "BAR": "barrier", "BRA": "other",
     }.items():  # fmt: skip
