@@ -45,6 +45,11 @@ def binary(value: int) -> str:
     return str(value)
 
 
+def power_text(value: int) -> str:
+    """1024 -> "2^10"; other values in full."""
+    return f"2^{value.bit_length() - 1}" if value.bit_count() == 1 else str(value)
+
+
 def byte_text(value: int) -> str:
     """65536 -> "64 KiB"."""
     for power, suffix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -321,7 +326,7 @@ def gains(device: Device, variant: str = OWN, mode: str = "replay") -> list[Gain
         part = both[both["method"] == method]
         if len(part):
             worst = part.loc[part["ratio"].idxmin()]
-            where = f"{worst['dtype']}, n = {worst['n']}, 2^{int(worst['elements']).bit_length() - 1} elements"
+            where = f"{worst['dtype']}, n = {worst['n']}, {power_text(int(worst['elements']))} elements"
             share, other, speedup = (geometric_mean(part[c]) for c in ("fraction_of_limit", "published_fraction", "ratio"))
             found.append(Gain(method, len(part), share, other, speedup, float(worst["ratio"]), where))
     return found

@@ -239,6 +239,17 @@ def test_the_published_table_repeats_its_own_summary():
     assert table["fast_hadamard_transform", "f16", 32768, 1 << 15, "replay"] == pytest.approx(0.09, abs=0.005)
 
 
+def test_a_number_is_called_a_power_of_two_where_it_is_one():
+    """60002304 elements, at which the published kernels were timed too, passed for 2^25."""
+    assert [tables.power_text(n) for n in (1, 1 << 25, 60002304, 3 << 24)] == ["2^0", "2^25", "60002304", "50331648"]
+
+
+def test_the_place_of_the_least_gain_is_named_as_it_is(device, monkeypatch):
+    both = tables.beside_published(device, "wgmma")
+    monkeypatch.setattr(tables, "beside_published", lambda *_: both.assign(elements=60002304))
+    assert {gain.worst_at.split(", ")[-1] for gain in tables.gains(device, "wgmma")} == {"60002304 elements"}
+
+
 def test_gains_over_the_published_kernels(device):
     gains = {gain.method: gain for gain in tables.gains(device, "wgmma")}
     assert set(gains) == set(tables.PUBLISHED)
