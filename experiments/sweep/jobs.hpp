@@ -75,8 +75,8 @@ harness::CsvRow describe(const UnsupportedJob& unsupported);
 
 /// Identity of a row of results.csv; the same for a job and for the row that it became.
 std::string result_key(const harness::CsvRow& row);
-/// Throws BadRequest where a row of results.csv is of one of `recorded`, not of the case that it would pass for:
-/// one with another scale, type or row stride of the output.
+/// Throws BadRequest where a row of results.csv is of one of `recorded`, and not of the case that it would
+/// pass for: of one with another scale, type or row stride of the output.
 void require_same_problems(const std::vector<harness::Case>& cases, const std::vector<Problem>& recorded,
                            const std::vector<harness::CsvRow>& results);
 /// Identity of a row of unsupported.csv.
