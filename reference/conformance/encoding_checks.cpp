@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "reference/conformance/checks.hpp"
@@ -33,6 +34,7 @@ enum class Row {
   small,        ///< 1e-6: below the floors of some recipes
   tiny,         ///< below the floors of all: 2^-40, or the smallest normal numbers where that is more
   subnormal,    ///< of the storage type
+  faintest,     ///< its smallest numbers
   large,        ///< results near its range limit
   overflowing,  ///< results beyond it, where it is f16
   nan,          ///< one NaN
@@ -62,6 +64,8 @@ double element_of_row(Row kind, const Format& format, std::int64_t n, std::int64
       return std::max(0x1p-40, std::ldexp(1.0, format.min_exponent)) * normal;
     case Row::subnormal:
       return std::ldexp(normal, format.min_exponent - 3);
+    case Row::faintest:
+      return std::ldexp(normal, format.min_exponent - format.precision + 1);
     case Row::large:
       return largest / (8 * length) * std::clamp(normal, -1.0, 1.0);
     case Row::overflowing:  // the sums of a row in f16; in the others sums of fp32 stay finite
@@ -298,6 +302,41 @@ std::vector<Operator> operators_of_lengths(const ConformanceRun& session) {
   return operators;
 }
 
+/// Where rows go, codes and scales lie as the problem `apart` without pages has them; all else is left alone.
+void judge_pages(ConformanceRun& session, const Problem& apart, const Paging& paging) {
+  Problem paged = apart;
+  paged.paging = paging;
+  if (const Support support = session.support(paged); !support) {
+    session.skip(support.why_not);
+    return;
+  }
+  const Bytes input = edge_rows(paged);
+  const EncodedBytes from = session.execute_encoded(*session.plan(apart), input);
+  const EncodedBytes got = session.execute_encoded(*session.plan(paged), input);
+  Bytes want(got.codes.size(), std::byte{kPoisonByte});
+  const reference::PreparedData data(paged, Memory::host);
+  const PageLayout layout = paged.page_layout();
+  for (std::int64_t row = 0; row < paged.rows; ++row) {
+    const std::int64_t slot = data.operands().slots[row];
+    if (!layout.has(slot)) continue;
+    std::copy_n(from.codes.begin() + row * layout.code_bytes, layout.code_bytes,
+                want.begin() + layout.codes_at(slot));
+    std::copy_n(from.scales.begin() + row * layout.scale_bytes, layout.scale_bytes,
+                want.begin() + layout.scales_at(slot));
+  }
+  if (want == got.codes) return;
+  const auto at = std::mismatch(want.begin(), want.end(), got.codes.begin()).first - want.begin();
+  session.fail(fmt::format("{}: byte {} of the pages: {:#04x}, not {:#04x}", to_string(paged), at,
+                           static_cast<int>(got.codes[static_cast<std::size_t>(at)]),
+                           static_cast<int>(want[static_cast<std::size_t>(at)])));
+}
+
+/// So many that kernels may have another launch for them.
+constexpr std::int64_t kLongestOfMany = 8192;
+std::int64_t many_rows(std::int64_t n) {
+  return (std::int64_t{1} << 22) / n + 3;
+}
+
 }  // namespace
 
 // F1. Codes and scales of every encoding: the reference's, applied to the variant's own plain result. All
@@ -357,13 +396,26 @@ void encoded_in_bulk(ConformanceRun& session) {
 // reference's quantizer. Plain results too, where they are offered.
 void prologues(ConformanceRun& session) {
   constexpr auto kKinds = static_cast<std::int64_t>(Row::count);
+  constexpr std::int64_t kWidth = 64;
   for (const std::int64_t n : session.sizes()) {
     if (!session.on_device() && n != 4 && n != 32 && n != 128) continue;
     std::vector<Prologue> all{{Prologue::Kind::rms_norm}};
-    for (const std::int64_t width : {n / 2, std::min<std::int64_t>(n, 64)}) {
+    for (const std::int64_t width : {n / 2, std::min(n, kWidth)}) {
       for (const bool interleaved : {false, true}) {
         for (const std::int64_t heads : {1, 4})
           all.push_back({Prologue::Kind::rope, width, interleaved, heads});
+      }
+    }
+    for (const bool signs : {false, true}) {
+      if (!session.on_device() || n > kLongestOfMany) continue;
+      for (const Prologue& prologue : {all.front(), Prologue{Prologue::Kind::rope, std::min(n, kWidth)}}) {
+        Problem problem = make_problem(session.dtype(), n, many_rows(n));
+        if (signs) problem.op = problem.op.with_signs();
+        problem.prologue = prologue;
+        for (const std::string_view text : {"e4m3:row", "e4m3:128,ue8m0,deepseek_v32", "mxfp4:rceil"}) {
+          if (const std::optional<Problem> asked = wanted(session, problem, text))
+            judge(session, *asked, edge_rows(*asked), "prologue of many rows");
+        }
       }
     }
     for (const Prologue& prologue : all) {
@@ -451,36 +503,15 @@ void pages(ConformanceRun& session) {
       if (token_length(parse_encoding(text), n) != n) continue;  // a scale of several rows has no page
       for (const std::optional<Prologue>& prologue :
            {std::optional<Prologue>{}, {Prologue{Prologue::Kind::rope, n / 2}}}) {
-        for (const Paging& paging : {Paging{64, 3}, Paging{1, 150}, Paging{200, 1}}) {
-          Problem problem = make_problem(session.dtype(), n, 131);
+        std::vector<std::pair<Paging, std::int64_t>> cases{{{64, 3}, 131}, {{1, 150}, 131}, {{200, 1}, 131}};
+        if (session.on_device() && n <= kLongestOfMany)
+          cases.push_back({{64, many_rows(n) / 64 + 1}, many_rows(n)});
+        for (const auto& [paging, rows] : cases) {
+          Problem problem = make_problem(session.dtype(), n, rows);
           problem.prologue = prologue;
           const std::optional<Problem> apart = wanted(session, problem, text);
           if (!apart) continue;
-          Problem paged = *apart;
-          paged.paging = paging;
-          if (const Support support = session.support(paged); !support) {
-            session.skip(support.why_not);
-            continue;
-          }
-          const Bytes input = edge_rows(paged);
-          const EncodedBytes from = session.execute_encoded(*session.plan(*apart), input);
-          const EncodedBytes got = session.execute_encoded(*session.plan(paged), input);
-          Bytes want(got.codes.size(), std::byte{kPoisonByte});
-          const reference::PreparedData data(paged, Memory::host);
-          const PageLayout layout = paged.page_layout();
-          for (std::int64_t row = 0; row < paged.rows; ++row) {
-            const std::int64_t slot = data.operands().slots[row];
-            if (!layout.has(slot)) continue;
-            std::copy_n(from.codes.begin() + row * layout.code_bytes, layout.code_bytes,
-                        want.begin() + layout.codes_at(slot));
-            std::copy_n(from.scales.begin() + row * layout.scale_bytes, layout.scale_bytes,
-                        want.begin() + layout.scales_at(slot));
-          }
-          if (want == got.codes) continue;
-          const auto at = std::mismatch(want.begin(), want.end(), got.codes.begin()).first - want.begin();
-          session.fail(fmt::format("{}: byte {} of the pages: {:#04x}, not {:#04x}", to_string(paged), at,
-                                   static_cast<int>(got.codes[static_cast<std::size_t>(at)]),
-                                   static_cast<int>(want[static_cast<std::size_t>(at)])));
+          judge_pages(session, *apart, paging);
         }
       }
     }
@@ -494,6 +525,19 @@ void small_encodings(ConformanceRun& session) {
     for (const std::string_view text : all_encodings()) {
       const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), n, 3), text);
       if (problem) judge(session, *problem, edge_rows(*problem), "few rows");
+    }
+    for (const Prologue& prologue :
+         {Prologue{Prologue::Kind::rms_norm}, Prologue{Prologue::Kind::rope, 64}}) {
+      for (const std::string_view text : {"e4m3:row", "e4m3:tensor", "mxfp4"}) {
+        Problem problem = make_problem(session.dtype(), n, 3);
+        problem.prologue = prologue;
+        if (const std::optional<Problem> paged = wanted(session, problem, text)) {
+          if (text != "e4m3:tensor") judge_pages(session, *paged, {2, 2});
+        }
+        problem.op = problem.op.with_signs();
+        if (const std::optional<Problem> asked = wanted(session, problem, text))
+          judge(session, *asked, edge_rows(*asked), "few rows behind a prologue");
+      }
     }
   }
   for (const std::string_view op : {"12x256", "28x512", "76x2x36x2", "signs+60x4x28x2", "d28tx64"}) {

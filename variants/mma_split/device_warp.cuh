@@ -1,6 +1,8 @@
 // mma_split: the machine of split_program.hpp on the device.
 #pragma once
 
+#include <type_traits>
+
 #include "common/device/ptx/mma.cuh"
 #include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/storage.cuh"
@@ -26,13 +28,18 @@ class DeviceWarp : public rows::DeviceLanes<tile> {
   /// `exchange`: the buffer of the row.
   /// The matrices are XORed with a zero that the compiler cannot see; otherwise it merges equal registers of
   /// a matrix and copies them before almost every mma.
-  __device__ DeviceWarp(const Batch& batch, float* exchange)
+  ///
+  /// @tparam log_of_first_stage  the first matrix is multiplied by 2^this, for bf16
+  template <int log_of_first_stage = 0>
+  __device__ DeviceWarp(const Batch& batch, float* exchange,
+                        std::integral_constant<int, log_of_first_stage> = {})
       : Lanes(exchange), shrink_(batch.factors.shrink) {
     constexpr Tile here = tile;  // an object that device code can call
     constexpr unsigned kFirst = transformed_bits(kFirstStageBits, tile.log_n);
     constexpr unsigned kSecond = transformed_bits(kSecondStageBits, tile.log_n);
     constexpr bool kHide = hides_equal_registers(tile);
-    constexpr std::uint32_t kOne = tile.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U;
+    constexpr std::uint32_t kOne = tile.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U + (log_of_first_stage << 7);
+    static_assert(log_of_first_stage == 0 || tile.dtype == Dtype::bf16);
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const bool equal = tile.regular ? r >= 2 : r == 1 || r == 2;

@@ -21,38 +21,19 @@ auto kernel_of() {
   }
 }
 
-template <Dtype dtype, CodeFormat format, int part>
-EncodedKernel find_encoded(const CodesId& id) {
-  static constexpr ObjectPart kPart = encoded_parts(format)[part];
-  using Kernels = Table<CodesId, EncodedKernel>;
+template <Dtype dtype, CodeFormat format, int part, bool prepares>
+CodesKernel<prepares> find_encoded(const CodesId& id) {
+  static constexpr ObjectPart kPart = encoded_parts(format, prepares)[part];
+  using Kernels = Table<CodesId, CodesKernel<prepares>>;
   static const auto kTable =
       table_of<Kernels, kPart.smallest, kPart.largest, kKinds>([](Kernels& kernels, auto log_n, auto i) {
         constexpr bool joins = i() % 2 == 1, rounded = i() < 4;
         constexpr int group = rounded && !joins ? fewest_of_group(log_n()) : 32;
         using Form = encoder::Form<element_of(format), encoder::family_of(format), joins, rounded, group>;
-        if constexpr (kPart.has(log_n(), i()) && is_compiled(dtype, format, log_n(), i())) {
-          constexpr KernelId here = kernel_of_kind(dtype, log_n(), i());
+        if constexpr (kPart.has(log_n(), i()) && is_compiled(dtype, format, log_n(), i(), prepares)) {
+          constexpr KernelId here = kernel_of_kind(dtype, log_n(), i(), prepares);
           kernels.add({here, joins, rounded},
-                      kernel_of<EncodedRows<Form>, dtype, log_n(), rows::code_of(here.launch), here.access,
-                                here.trigger, here.scaling>());
-        }
-      });
-  return kTable.find(id);
-}
-
-/// One launch per length: a prologue's own loads and shuffles matter more than the last percent of a launch.
-template <Dtype dtype, CodeFormat format, int part>
-PreparedKernel find_prepared(const CodesId& id) {
-  static constexpr ObjectPart kPart = prepared_parts(format)[part];
-  using Kernels = Table<CodesId, PreparedKernel>;
-  static const auto kTable =
-      table_of<Kernels, kPart.smallest, kPart.largest, 2>([](Kernels& kernels, auto log_n, auto joined) {
-        constexpr bool joins = joined() == 1;
-        using Form = encoder::Form<element_of(format), encoder::family_of(format), joins>;
-        if constexpr (kPart.has(log_n(), 4 + joined()) && (!joins || may_join(format, log_n()))) {
-          constexpr KernelId here = prepared_kernel(dtype, log_n(), joins);
-          kernels.add({here, joins, false},
-                      kernel_of<EncodedRows<Form, true>, dtype, log_n(), rows::code_of(here.launch),
+                      kernel_of<EncodedRows<Form, prepares>, dtype, log_n(), rows::code_of(here.launch),
                                 here.access, here.trigger, here.scaling>());
         }
       });

@@ -2,6 +2,8 @@
 // (*.cu.in).
 #pragma once
 
+#include <type_traits>
+
 #include "variants/kit/batch.hpp"
 #include "variants/kit/encode/output.hpp"
 #include "variants/mma_split/encoded_launches.hpp"
@@ -14,14 +16,15 @@ struct EncodedBatch {
   rows::Batch rows;
   encoder::Output out;
 };
-using EncodedKernel = void (*)(EncodedBatch);
-
 /// The same where rows are put through a prologue first, or go to pages.
 struct PreparedBatch : EncodedBatch {
   PrologueArguments prologue;
   PlacesArguments places;
 };
-using PreparedKernel = void (*)(PreparedBatch);
+template <bool prepares>
+using CodesBatch = std::conditional_t<prepares, PreparedBatch, EncodedBatch>;
+template <bool prepares>
+using CodesKernel = void (*)(CodesBatch<prepares>);
 
 /// What a kernel of a dtype and format is compiled for.
 struct CodesId {
@@ -30,15 +33,13 @@ struct CodesId {
   constexpr bool operator==(const CodesId&) const = default;
 };
 
-/// In part number `part` of encoded_parts() or prepared_parts(): nullptr where it has none such.
-template <Dtype dtype, CodeFormat format, int part>
-EncodedKernel find_encoded(const CodesId& id);
-template <Dtype dtype, CodeFormat format, int part>
-PreparedKernel find_prepared(const CodesId& id);
+/// In part number `part` of encoded_parts(): nullptr where it has none such.
+template <Dtype dtype, CodeFormat format, int part, bool prepares>
+CodesKernel<prepares> find_encoded(const CodesId& id);
 
 /// The pass before them where the scale of the tensor follows from its numbers: the same rows, transformed,
 /// leave the largest |y| in Output::largest, which must be zero before.
-template <Dtype dtype, class Batch>
-void (*find_largest(const KernelId& id))(Batch);
+template <Dtype dtype, bool prepares>
+CodesKernel<prepares> find_largest(const KernelId& id);
 
 }  // namespace fwht::mma_split

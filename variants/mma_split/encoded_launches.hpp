@@ -68,9 +68,10 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
           Scaling::results};
 }
 
-/// Of rows that are put through a prologue first: the launch of many, any distance apart.
-constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool joins) {
-  return encoded_kernel(dtype, log_n, true, joins, false);
+/// Of rows that are put through a prologue first. From 4096 on the launch of few rows, because sixteen
+/// vectors leave a prologue no registers.
+constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded) {
+  return encoded_kernel(dtype, log_n, many_dense && log_n <= 11, joins, rounded);
 }
 
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one
@@ -89,6 +90,13 @@ constexpr bool is_rounded_first(const Encoding& encoding, std::int64_t n) {
   const bool fits = encoder::family_of(encoding.format) != encoder::Family::f32 ||
                     encoder::group_in_row(encoding, n) >= fewest_of_group(log2_floor(n));
   return encoder::is_rounded_first(encoding) && fits;
+}
+
+/// log2 of what the first stage multiplies by, so that sums of bf16 rows are y for an orthonormal transform
+/// with a scale of 2^-k: their pairs are what is encoded. No sum overflows where those of the first stage do
+/// not; where they do, rows are written again without it.
+constexpr int log_of_first_stage(Dtype dtype, int log_n, bool rounded) {
+  return dtype == Dtype::bf16 && rounded && log_n % 2 == 0 ? log_n / 2 : 0;
 }
 
 // ---- objects
@@ -132,31 +140,37 @@ inline constexpr ObjectPart kPartsOfIntegers[] = {
 };
 inline constexpr ObjectPart kPartsOfBlocks[] = {
     {6, 14, kFewGroups}, {6, 11, kManyGroups}, {12, 14, kManyGroups}, {6, 14, kAnyGroups}};
-constexpr std::span<const ObjectPart> encoded_parts(CodeFormat format) {
-  if (encoder::family_of(format) != encoder::Family::f32) return kPartsOfBlocks;
+/// Of those with a prologue, which take longer to compile; scales of rows come last.
+inline constexpr ObjectPart kPreparedParts[] = {
+    {6, 8, kFewGroups}, {9, 11, kFewGroups}, {12, 14, kFewGroups}, {6, 8, kManyGroups}, {9, 11, kManyGroups},
+    {6, 8, kAnyGroups}, {9, 11, kAnyGroups}, {12, 14, kAnyGroups}, {9, 11, kFewRows},   {12, 14, kFewRows},
+    {9, 11, kManyRows}, {9, 11, kAnyRows},   {12, 14, kAnyRows}};
+inline constexpr int kPreparedPartsOfGroups = 8;
+
+/// @param prepares  rows are put through a prologue first
+constexpr std::span<const ObjectPart> encoded_parts(CodeFormat format, bool prepares) {
+  const bool has_f32 = encoder::family_of(format) == encoder::Family::f32;
+  if (prepares)
+    return has_f32 ? std::span(kPreparedParts) : std::span(kPreparedParts).first(kPreparedPartsOfGroups);
+  if (!has_f32) return kPartsOfBlocks;
   if (format == CodeFormat::e4m3) return kPartsOfE4m3;
   return kPartsOfIntegers;
-}
-
-/// Of those with a prologue, all for numbers that are not rounded first; scales of rows come last.
-inline constexpr ObjectPart kPreparedParts[] = {
-    {6, 7, kAnyGroups},   {8, 9, kAnyGroups}, {10, 11, kAnyGroups}, {12, 13, kAnyGroups},
-    {14, 14, kAnyGroups}, {9, 10, kAnyRows},  {11, 12, kAnyRows},   {13, 14, kAnyRows}};
-constexpr std::span<const ObjectPart> prepared_parts(CodeFormat format) {
-  return std::span(kPreparedParts).first(may_join(format, kLargestLogN) ? 8 : 5);
 }
 
 /// The kernel of this number. Where that of many rows is that of few, only few rows have it.
 constexpr bool is_few_rows_kernel(int kind) {
   return kind < 2;
 }
-constexpr KernelId kernel_of_kind(Dtype dtype, int log_n, int kind) {
-  return encoded_kernel(dtype, log_n, !is_few_rows_kernel(kind), kind % 2 == 1, kind < 4);
+constexpr KernelId kernel_of_kind(Dtype dtype, int log_n, int kind, bool prepares) {
+  const bool many = !is_few_rows_kernel(kind), joins = kind % 2 == 1, rounded = kind < 4;
+  return prepares ? prepared_kernel(dtype, log_n, many, joins, rounded)
+                  : encoded_kernel(dtype, log_n, many, joins, rounded);
 }
-constexpr bool is_compiled(Dtype dtype, CodeFormat format, int log_n, int kind) {
+constexpr bool is_compiled(Dtype dtype, CodeFormat format, int log_n, int kind, bool prepares) {
   if (kind % 2 == 1 && !may_join(format, log_n)) return false;
   const bool many = kind == 2 || kind == 3;
-  return !many || !(kernel_of_kind(dtype, log_n, kind) == kernel_of_kind(dtype, log_n, kind - 2));
+  return !many ||
+         !(kernel_of_kind(dtype, log_n, kind, prepares) == kernel_of_kind(dtype, log_n, kind - 2, prepares));
 }
 
 /// Behind the exchange: column of the first of the eight elements that a lane of warp `self` has in its

@@ -1,4 +1,5 @@
 // mma_split: the plan of problems whose output is encoded.
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <type_traits>
@@ -32,28 +33,22 @@ auto find_in_parts(const Find& find) {
   return found;
 }
 
-template <Dtype dtype, CodeFormat format>
-PreparedKernel find_with_prologue(const CodesId& id) {
-  return find_in_parts<prepared_parts(format).size()>(
-      [&](auto part) { return find_prepared<dtype, format, part()>(id); });
+template <Dtype dtype, CodeFormat format, bool prepares>
+CodesKernel<prepares> find(const CodesId& id) {
+  return find_in_parts<encoded_parts(format, prepares).size()>(
+      [&](auto part) { return find_encoded<dtype, format, part(), prepares>(id); });
 }
 template <Dtype dtype>
-PreparedKernel find_with_prologue(CodeFormat format, const CodesId& id) {
-  if (format == CodeFormat::e4m3) return find_with_prologue<dtype, CodeFormat::e4m3>(id);
-  if (format == CodeFormat::mxfp4) return find_with_prologue<dtype, CodeFormat::mxfp4>(id);
+CodesKernel<true> find_with_prologue(CodeFormat format, const CodesId& id) {
+  if (format == CodeFormat::e4m3) return find<dtype, CodeFormat::e4m3, true>(id);
+  if (format == CodeFormat::mxfp4) return find<dtype, CodeFormat::mxfp4, true>(id);
   return nullptr;
 }
 
 template <Dtype dtype>
-PreparedKernel find_of_heads(CodeFormat format, const KernelId& id) {
+CodesKernel<true> find_of_heads(CodeFormat format, const KernelId& id) {
   return format == CodeFormat::e4m3 ? find_roped<dtype, CodeFormat::e4m3>(id)
                                     : find_roped<dtype, CodeFormat::mxfp4>(id);
-}
-
-template <Dtype dtype, CodeFormat format>
-EncodedKernel find(const CodesId& id) {
-  return find_in_parts<encoded_parts(format).size()>(
-      [&](auto part) { return find_encoded<dtype, format, part()>(id); });
 }
 
 template <Dtype dtype>
@@ -67,10 +62,11 @@ Kernels kernels_for(const Problem& problem, const CodesId& id) {
   if (is_roped(problem)) return {pointer(find_of_heads<dtype>(format, id.kernel)), nullptr};
   if (has_prologue(problem)) {
     return {pointer(find_with_prologue<dtype>(format, id)),
-            two_passes ? pointer(find_largest<dtype, PreparedBatch>(id.kernel)) : nullptr};
+            two_passes ? pointer(find_largest<dtype, true>(id.kernel)) : nullptr};
   }
-  const EncodedKernel kernel = dispatch_format(format, [&](auto here) { return find<dtype, here()>(id); });
-  return {pointer(kernel), two_passes ? pointer(find_largest<dtype, EncodedBatch>(id.kernel)) : nullptr};
+  const CodesKernel<false> kernel =
+      dispatch_format(format, [&](auto here) { return find<dtype, here(), false>(id); });
+  return {pointer(kernel), two_passes ? pointer(find_largest<dtype, false>(id.kernel)) : nullptr};
 }
 
 class EncodedPlan final : public Plan {
@@ -84,14 +80,14 @@ class EncodedPlan final : public Plan {
         problem.elements() >
         fewest_of_many(log_n, encoder::family_of(problem.encoding.format), device.sm_count);
     const bool roped = is_roped(problem);
-    const bool rounded = roped || (!has_prologue(problem) && is_rounded_first(problem.encoding, problem.n()));
-    id_ =
-        roped
-            ? roped_kernel(dtype, log_n, many_rows && shares_positions(problem.prologue->heads, log_n, true))
-        : has_prologue(problem)
-            ? prepared_kernel(dtype, log_n, joins)
-            : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
+    const bool rounded = is_rounded_first(problem.encoding, problem.n());
+    const bool many_dense = many_rows && problem.in.row_stride == problem.n();
+    const bool many_heads = many_rows && roped && shares_positions(problem.prologue->heads, log_n, true);
+    id_ = roped                   ? roped_kernel(dtype, log_n, many_heads)
+          : has_prologue(problem) ? prepared_kernel(dtype, log_n, many_dense, joins, rounded)
+                                  : encoded_kernel(dtype, log_n, many_dense, joins, rounded);
     const CodesId asked{id_, joins, rounded};
+    rounded_ = rounded;
     kernels_ = dispatch_16_bit(dtype, [&](auto type) { return kernels_for<type()>(problem, asked); });
     for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {
       if (kernel != nullptr) allow_shared(kernel, shared_bytes());
@@ -132,6 +128,8 @@ class EncodedPlan final : public Plan {
         prologue_of(problem(), operands),
         places_of(problem(), operands)};
     if (problem().paging) batch.out.scales = operands.out;
+    batch.out.last_of_numbers = std::ldexp(
+        batch.out.last, -log_of_first_stage(problem().dtype(), log2_floor(problem().n()), rounded_));
     if (kernels_.find_largest != nullptr) {
       batch.out.largest = largest_.as<std::uint32_t>();
       FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, sizeof *batch.out.largest, stream));
@@ -154,6 +152,7 @@ class EncodedPlan final : public Plan {
   Kernels kernels_;
   DeviceArray largest_;
   int multiprocessors_, compute_capability_, registers_ = 0;
+  bool rounded_ = false;  // numbers, before they are encoded
 };
 
 }  // namespace

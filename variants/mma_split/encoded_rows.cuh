@@ -30,45 +30,18 @@ __device__ __forceinline__ void take_share_of_row(const DeviceWarp<tile>& warp, 
   }
 }
 
-/// The place of a row of codes, and of its scales.
-template <class Form>
-struct Places {
-  const encoder::Output& out;
-  const PlacesArguments& pages;
-
-  __device__ std::int64_t slot(std::uint32_t row) const {
-    return pages.slots == nullptr ? std::int64_t{row} : pages.slots[row];
-  }
-  __device__ bool exists(std::uint32_t row) const {
-    if (pages.slots == nullptr) return true;
-    const std::int64_t place = pages.slots[row];
-    return place >= 0 && place < pages.count;
-  }
-  __device__ std::uint64_t code_offset(std::uint32_t row, int column) const {
-    const auto in_row = static_cast<std::uint64_t>(column * Form::bits / 8);
-    if (pages.slots == nullptr) return row * std::uint64_t{out.row_bytes} + in_row;
-    const auto place = static_cast<std::uint64_t>(slot(row)),
-               tokens = static_cast<std::uint64_t>(pages.tokens);
-    return place / tokens * static_cast<std::uint64_t>(pages.page_bytes) + place % tokens * out.row_bytes +
-           in_row;
-  }
-  __device__ std::int64_t scale_position(std::uint32_t row, std::uint32_t column) const {
-    if (pages.slots == nullptr) return encoder::position_of(out, row, column);
-    const std::int64_t place = slot(row);
-    return place / pages.tokens * pages.scales_of_a_page + pages.first_scale +
-           place % pages.tokens * out.scale_columns + column;
-  }
-};
-
 /// @tparam Form      encoder::Form: element, family of scales, what shares one
 /// @tparam prepares  rows are put through a prologue first
 template <class Form, bool prepares = false>
 struct EncodedRows {
-  using Arguments = std::conditional_t<prepares, PreparedBatch, EncodedBatch>;
+  using Arguments = CodesBatch<prepares>;
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   static constexpr bool kLanesTalk = true;  // behind the exchange: about maxima and scales
+  template <Tile tile>
+  static constexpr std::integral_constant<int, log_of_first_stage(tile.dtype, tile.log_n, Form::rounded)>
+      kLogOfFirstStage{};
   /// Touches one word of every cache line of the arguments while the data load. A launch finds its arguments
   /// in no cache of constants, and the epilogue would wait for one line after the other. The index hides a
   /// zero, so the compiler cannot hoist the reads; the result is 0 and is XORed into the data to keep them
@@ -95,14 +68,14 @@ struct EncodedRows {
                                                     float (&x)[tile.vectors][8], bool failed) {
     const auto none_to_meet = [](float maximum) { return maximum; };
     if constexpr (Form::rounded) {
-      const RowsOfWarp<tile, access> where{arguments, io, false};
+      const RowsOfWarp<tile, access> where{arguments, io, prologue, false};
       encoder::encode_rounded<Form, tile.dtype, tile.vectors_of_row(), true>(
           arguments.out, x, where, !failed, none_to_meet,
           [&] { store_rows_alone<tile, access>(arguments, prologue, self); });
     } else {
       const bool repaired =
           Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
-      const RowsOfWarp<tile, access> where{arguments, io, repaired};
+      const RowsOfWarp<tile, access> where{arguments, io, prologue, repaired};
       encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, none_to_meet);
     }
     if (arguments.out.pads) [[unlikely]]
@@ -113,17 +86,29 @@ struct EncodedRows {
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>&, int self) {
+                                                            const RowAccess<tile, access>&,
+                                                            const Prologue<tile, access>& prologue, int self,
+                                                            bool failed) {
     constexpr int kVectors = tile.kept() * tile.warps_per_row;
+    constexpr bool kAgain = Form::whole_row && (kVectors > 4);
+    constexpr bool kTakesFailed = kLogOfFirstStage<tile>.value != 0;
+    if constexpr (kTakesFailed && !kAgain) {
+      if (failed) [[unlikely]] {
+        store_row_again<tile, access>(arguments, prologue, self);
+        if (arguments.out.pads) pad<tile>(arguments, self);
+        return;
+      }
+    }
     float x[kVectors][8];
     take_share_of_row<tile>(warp, self, x);
-    const ShareOfRow<tile> where{arguments, self};
+    const ShareOfRow<tile, access> where{arguments, prologue, self};
     __shared__ float maxima[2][tile.warps_per_row];
     const Meeting<tile> meet{maxima, self};
     if constexpr (Form::rounded) {
       // What has one scale is short in all warps or in none.
-      encoder::encode_rounded<Form, tile.dtype, kVectors, Form::whole_row && (kVectors > 4)>(
-          arguments.out, x, where, true, meet, [&] { store_row_again<tile, access>(arguments, self); });
+      encoder::encode_rounded<Form, tile.dtype, kVectors, kAgain>(
+          arguments.out, x, where, !(kTakesFailed && failed), meet,
+          [&] { store_row_again<tile, access>(arguments, prologue, self); });
     } else {
       encoder::encode<Form, tile.dtype, kVectors>(arguments.out, x, where, meet);
     }
@@ -132,8 +117,26 @@ struct EncodedRows {
   }
 
  private:
-  __device__ static Places<Form> places_of(const Arguments& arguments) {
-    return {arguments.out, arguments.places};
+  /// Where vector v of a lane goes: to a page, or where its row and column say.
+  template <Tile tile, Access access>
+  __device__ static std::uint64_t code_offset(const Arguments& arguments,
+                                              const Prologue<tile, access>& prologue, int v,
+                                              std::uint32_t row, int column) {
+    const std::uint32_t row_bytes = arguments.out.row_bytes;
+    return (prologue.places().has_pages() ? prologue.places().codes_at(v, row_bytes)
+                                          : row * std::uint64_t{row_bytes}) +
+           static_cast<std::uint64_t>(column * Form::bits / 8);
+  }
+  template <Tile tile, Access access>
+  __device__ static std::int64_t scale_position(const Arguments& arguments,
+                                                const Prologue<tile, access>& prologue, int v,
+                                                std::uint32_t row, std::uint32_t column) {
+    if (!prologue.places().has_pages()) return encoder::position_of(arguments.out, row, column);
+    return prologue.places().scales_at(v, arguments.out.scale_columns) + column;
+  }
+  template <Tile tile, Access access>
+  __device__ static bool has_place(const Prologue<tile, access>& prologue, int v) {
+    return !prologue.places().has_pages() || prologue.places().exists(v);
   }
 
   /// Where a warp's vectors go that holds whole rows.
@@ -141,6 +144,7 @@ struct EncodedRows {
   struct RowsOfWarp {
     const Arguments& arguments;
     const RowAccess<tile, access>& io;
+    const Prologue<tile, access>& prologue;
     bool repaired;  // only there may be NaN
 
     __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
@@ -148,16 +152,18 @@ struct EncodedRows {
     __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
     __device__ int column_step(int v) const { return io.column_step(v); }
     __device__ bool exists(int v) const {
-      if constexpr (prepares) return io.exists(v) && places_of(arguments).exists(row(v));
+      if constexpr (prepares) return io.exists(v) && has_place<tile, access>(prologue, v);
       return io.exists(v);
     }
     __device__ static constexpr bool has_places() { return prepares; }
     __device__ std::uint64_t code_offset(int v) const {
-      if constexpr (prepares) return io.exists(v) ? places_of(arguments).code_offset(row(v), column(v)) : 0;
+      if constexpr (prepares)
+        return EncodedRows::code_offset<tile, access>(arguments, prologue, v, row(v), column(v));
       return 0;
     }
     __device__ std::int64_t scale_position(int v, std::uint32_t at) const {
-      if constexpr (prepares) return places_of(arguments).scale_position(row(v), at);
+      if constexpr (prepares)
+        return EncodedRows::scale_position<tile, access>(arguments, prologue, v, row(v), at);
       return 0;
     }
     __device__ int lane() const { return rows::lane_of_warp(); }
@@ -166,9 +172,10 @@ struct EncodedRows {
   };
 
   /// Where the vectors go that a warp has of a row behind the exchange.
-  template <Tile tile>
+  template <Tile tile, Access access>
   struct ShareOfRow {
     const Arguments& arguments;
+    const Prologue<tile, access>& prologue;
     int self;
 
     __device__ std::uint32_t row(int) const { return blockIdx.x; }
@@ -183,16 +190,18 @@ struct EncodedRows {
     }
     __device__ static bool asks_for_nan() { return true; }
     __device__ bool exists(int) const {
-      if constexpr (prepares) return places_of(arguments).exists(blockIdx.x);
+      if constexpr (prepares) return has_place<tile, access>(prologue, 0);
       return true;
     }
     __device__ static constexpr bool has_places() { return prepares; }
     __device__ std::uint64_t code_offset(int v) const {
-      if constexpr (prepares) return places_of(arguments).code_offset(blockIdx.x, column(v));
+      if constexpr (prepares)
+        return EncodedRows::code_offset<tile, access>(arguments, prologue, 0, blockIdx.x, column(v));
       return 0;
     }
     __device__ std::int64_t scale_position(int, std::uint32_t at) const {
-      if constexpr (prepares) return places_of(arguments).scale_position(blockIdx.x, at);
+      if constexpr (prepares)
+        return EncodedRows::scale_position<tile, access>(arguments, prologue, 0, blockIdx.x, at);
       return 0;
     }
     __device__ int lane() const { return rows::lane_of_warp(); }
@@ -227,25 +236,25 @@ struct EncodedRows {
     float x[tile.vectors][8];
     take_rows_alone<tile, access>(arguments.rows, prologue, self, x);
     const RowAccess<tile, access> io(arguments.rows, self);
-    const RowsOfWarp<tile, access> where{arguments, io, true};
+    const RowsOfWarp<tile, access> where{arguments, io, prologue, true};
     encoder::encode_exactly<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
                                                                      [](float maximum) { return maximum; });
   }
 
   /// The same for a row that all warps of the block come here with.
   template <Tile tile, Access access>
-  __device__ __noinline__ static void store_row_again(const Arguments& arguments, int self) {
+  __device__ __noinline__ static void store_row_again(const Arguments& arguments,
+                                                      Prologue<tile, access> prologue, int self) {
     constexpr int kVectors = tile.kept() * tile.warps_per_row;
-    const std::uint32_t unused[tile.vectors][4] = {};
     float* const exchange = rows::exchange_of_block();
     __syncthreads();  // they have taken what they were to take
-    put_again<tile, access>(arguments.rows, Prologue<tile, access>(arguments, unused, self), exchange, self);
+    put_again<tile, access>(arguments.rows, prologue, exchange, self);
     __syncthreads();
     float x[kVectors][8];
     take_share_of_row<tile>(DeviceWarp<tile>(arguments.rows, exchange), self, x);
     __shared__ float maxima[2][tile.warps_per_row];
-    encoder::encode_exactly<Form, tile.dtype, kVectors>(arguments.out, x, ShareOfRow<tile>{arguments, self},
-                                                        Meeting<tile>{maxima, self});
+    encoder::encode_exactly<Form, tile.dtype, kVectors>(
+        arguments.out, x, ShareOfRow<tile, access>{arguments, prologue, self}, Meeting<tile>{maxima, self});
   }
 
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.

@@ -13,7 +13,7 @@ namespace fwht::mma_split {
 /// @tparam prepares  rows are put through a prologue first
 template <bool prepares = false>
 struct LargestOfTensor {
-  using Arguments = std::conditional_t<prepares, PreparedBatch, EncodedBatch>;
+  using Arguments = CodesBatch<prepares>;
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
@@ -21,6 +21,8 @@ struct LargestOfTensor {
   __device__ static std::uint32_t fetch_arguments(const Arguments&) {
     return 0;
   }
+  template <Tile tile>
+  static constexpr std::integral_constant<int, 0> kLogOfFirstStage{};
   static constexpr bool kLanesTalk = true;  // behind the exchange
 
   /// A warp that holds whole rows. Where a row does not exist, there are other data of the warp.
@@ -43,7 +45,8 @@ struct LargestOfTensor {
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>&, int self) {
+                                                            const RowAccess<tile, access>&,
+                                                            const Prologue<tile, access>&, int self, bool) {
     float x[tile.kept() * tile.warps_per_row][8];
     take_share_of_row<tile>(warp, self, x);
     leave_largest<tile>(arguments.out, x);
@@ -67,13 +70,13 @@ struct LargestOfTensor {
 };
 
 /// For the kernels that do not round first, which are those of scales of the tensor.
-template <Dtype dtype, class Batch>
-void (*find_largest(const KernelId& id))(Batch) {
-  using Kernels = Table<KernelId, void (*)(Batch)>;
-  using Writer = LargestOfTensor<std::is_same_v<Batch, PreparedBatch>>;
+template <Dtype dtype, bool prepares>
+CodesKernel<prepares> find_largest(const KernelId& id) {
+  using Kernels = Table<KernelId, CodesKernel<prepares>>;
+  using Writer = LargestOfTensor<prepares>;
   static const auto kTable =
       table_of<Kernels, kSmallestLogN, kLargestLogN, 1>([](Kernels& kernels, auto log_n, auto) {
-        constexpr KernelId here = prepared_kernel(dtype, log_n(), log_n() > 8);
+        constexpr KernelId here = encoded_kernel(dtype, log_n(), true, log_n() > 8, false);
         kernels.add(here, kernel_of<Writer, dtype, log_n(), rows::code_of(here.launch), here.access,
                                     here.trigger, here.scaling>());
       });

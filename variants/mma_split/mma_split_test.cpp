@@ -741,22 +741,33 @@ TEST(MmaSplitEncoded, EveryKernelIsCompiledInOnePart) {
       return std::count_if(parts.begin(), parts.end(),
                            [&](const ObjectPart& part) { return part.has(log_n, kind); });
     };
-    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
-      for (int kind = 0; kind < kKinds; ++kind) {
-        const bool exists = kind % 2 == 0 || may_join(format, log_n);
-        if (!exists) continue;
-        EXPECT_EQ(parts_with(encoded_parts(format), log_n, kind), 1) << log_n << " " << kind;
-        if (kind >= 4) {
-          EXPECT_EQ(parts_with(prepared_parts(format), log_n, kind), 1) << log_n << " " << kind;
+    for (const bool prepares : {false, true}) {
+      if (prepares && !is_prepared(format)) continue;
+      for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+        for (int kind = 0; kind < kKinds; ++kind) {
+          SCOPED_TRACE(testing::Message() << log_n << " " << kind << " " << prepares);
+          const bool exists = kind % 2 == 0 || may_join(format, log_n);
+          if (!exists) continue;
+          const bool compiled = is_compiled(Dtype::bf16, format, log_n, kind, prepares);
+          EXPECT_TRUE(!compiled || parts_with(encoded_parts(format, prepares), log_n, kind) == 1);
+          // What a plan asks for is compiled, by its own number or as that of few rows.
+          const KernelId id = kernel_of_kind(Dtype::bf16, log_n, kind, prepares);
+          EXPECT_TRUE(compiled || (is_compiled(Dtype::bf16, format, log_n, kind - 2, prepares) &&
+                                   id == kernel_of_kind(Dtype::bf16, log_n, kind - 2, prepares)));
         }
-        // What a plan asks for is compiled, by its own number or as that of few rows.
-        const KernelId id = kernel_of_kind(Dtype::bf16, log_n, kind);
-        EXPECT_TRUE(is_compiled(Dtype::bf16, format, log_n, kind) ||
-                    (is_compiled(Dtype::bf16, format, log_n, kind - 2) &&
-                     id == kernel_of_kind(Dtype::bf16, log_n, kind - 2)));
       }
     }
   }
+}
+
+TEST(MmaSplitEncoded, TheFirstStageTakesOverWhatIsLeftOfAnOrthonormalTransform) {
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; log_n += 2) {
+    const Problem problem = make_problem(Dtype::bf16, std::int64_t{1} << log_n, 1);
+    EXPECT_EQ(factors(problem).last, std::ldexp(1.0F, log_of_first_stage(Dtype::bf16, log_n, true))) << log_n;
+  }
+  EXPECT_EQ(log_of_first_stage(Dtype::bf16, 7, true), 0) << "the root of two stays";
+  EXPECT_EQ(log_of_first_stage(Dtype::f16, 10, true), 0) << "its matrix has the scale already";
+  EXPECT_EQ(log_of_first_stage(Dtype::bf16, 10, false), 0);
 }
 
 TEST(MmaSplitEncoded, ShortGroupsOfFp32ScalesTakeTheKernelsForAnyNumbers) {

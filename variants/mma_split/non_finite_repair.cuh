@@ -138,24 +138,32 @@ struct NonFiniteRepair {
   /// With fewer than four vectors each warp votes before it stores; with more, a vote would wait for all
   /// tensor-core chains of the warp, so the barrier counts the votes. If lanes exchange data afterwards, one
   /// more vote makes the branch uniform, so that no shuffle needs a guard.
-  template <Tile tile, Access access, bool lanes_talk, class Prologue>
-  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, const Prologue& prologue,
+  ///
+  /// @tparam Writer  kLanesTalk; kLogOfFirstStage: where it is not 0, rows that failed are the writer's
+  ///                 affair, and the result says whether this one did
+  template <Tile tile, Access access, class Writer, class Prologue>
+  __device__ static bool put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, const Prologue& prologue,
                                       int self, const float (&x)[tile.vectors][8], bool failed) {
+    constexpr bool kTakesFailed = Writer::template kLogOfFirstStage<tile>.value != 0;
     float* const exchange = rows::exchange_of_block();
     if constexpr (tile.vectors < 4) {
+      static_assert(!kTakesFailed);
       if (warp.any(failed)) [[unlikely]] {
         put_again<tile, access>(batch, prologue, exchange, self);
       } else {
         rows::exchange_put(warp, self, x);
       }
       __syncthreads();
+      return false;
     } else {
       rows::exchange_put(warp, self, x);
       const bool any_failed = __syncthreads_or(failed);
-      if (lanes_talk ? warp.any(any_failed) : any_failed) [[unlikely]] {
+      const bool row_failed = Writer::kLanesTalk ? warp.any(any_failed) : any_failed;
+      if (!kTakesFailed && row_failed) [[unlikely]] {
         if (warp.any(failed)) put_again<tile, access>(batch, prologue, exchange, self);
         __syncthreads();
       }
+      return kTakesFailed && row_failed;
     }
   }
 };

@@ -37,8 +37,9 @@ inline PrologueArguments prologue_of(const Problem& problem, const Operands& ope
 /// Where rows of codes go: Problem::paging.
 struct PlacesArguments {
   const std::int64_t* slots;  // nullptr: row after row
-  std::int64_t count;         // of places
-  std::int64_t tokens, page_bytes;
+  std::int64_t count;         // of places, at most 2^31
+  std::int64_t page_bytes;
+  std::uint32_t tokens;           // rows of a page
   std::int64_t first_scale;       // of a page, in scales
   std::int64_t scales_of_a_page;  // from page to page, in scales: bytes of a page over those of a scale
 };
@@ -47,8 +48,9 @@ inline PlacesArguments places_of(const Problem& problem, const Operands& operand
   if (!problem.paging) return {};
   const PageLayout pages = problem.page_layout();
   const std::int64_t bytes = scale_bytes(problem.encoding);
-  return {operands.prepared.slots, pages.paging.places(),      pages.paging.tokens,
-          pages.page_bytes(),      pages.scales_at(0) / bytes, pages.page_bytes() / bytes};
+  return {operands.prepared.slots,    pages.paging.places(),
+          pages.page_bytes(),         static_cast<std::uint32_t>(pages.paging.tokens),
+          pages.scales_at(0) / bytes, pages.page_bytes() / bytes};
 }
 
 /// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one

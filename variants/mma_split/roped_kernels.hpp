@@ -36,6 +36,6 @@ inline bool is_roped(const Problem& problem) {
 
 /// nullptr where it is not compiled.
 template <Dtype dtype, CodeFormat format>
-PreparedKernel find_roped(const KernelId& id);
+CodesKernel<true> find_roped(const KernelId& id);
 
 }  // namespace fwht::mma_split

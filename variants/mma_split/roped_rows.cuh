@@ -17,7 +17,7 @@ namespace fwht::mma_split {
 template <Tile tile, Access access>
 class RopeOfToken {
  public:
-  __device__ RopeOfToken(const PreparedBatch& arguments, const std::uint32_t (&)[tile.vectors][4], int self)
+  __device__ RopeOfToken(const PreparedBatch& arguments, const RowAccess<tile, access>&, int self)
       : asked_(arguments.prologue), self_(self) {}
 
   __device__ void apply(const RowAccess<tile, access>& io, std::uint32_t (&words)[tile.vectors][4]) const {
@@ -105,6 +105,9 @@ struct RopedRows {
   __device__ static std::uint32_t fetch_arguments(const Arguments&) {
     return 0;
   }
+  template <Tile tile>
+  static constexpr std::integral_constant<int, log_of_first_stage(tile.dtype, tile.log_n, true)>
+      kLogOfFirstStage{};
 
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>&,
@@ -136,18 +139,17 @@ struct RopedRows {
   /// All of a warp's rows again, from memory, each alone, to exact codes.
   template <Tile tile, Access access>
   __device__ __noinline__ static void store_rows_alone(const Arguments& arguments, int self) {
-    const std::uint32_t unused[tile.vectors][4] = {};
-    float x[tile.vectors][8];
-    take_rows_alone<tile, access>(arguments.rows, Prologue<tile, access>(arguments, unused, self), self, x);
     const RowAccess<tile, access> io(arguments.rows, self);
+    float x[tile.vectors][8];
+    take_rows_alone<tile, access>(arguments.rows, Prologue<tile, access>(arguments, io, self), self, x);
     encoder::encode_exactly<Form, tile.dtype, tile.vectors_of_row()>(
         arguments.out, x, PlacesOfHeads<tile, access>{io}, [](float maximum) { return maximum; });
   }
 };
 
 template <Dtype dtype, CodeFormat format>
-PreparedKernel find_roped(const KernelId& id) {
-  using Kernels = Table<KernelId, PreparedKernel>;
+CodesKernel<true> find_roped(const KernelId& id) {
+  using Kernels = Table<KernelId, CodesKernel<true>>;
   static const auto kTable = table_of<Kernels, kSmallestLogN, kLargestRopedLogN, 2>([](Kernels& kernels,
                                                                                        auto log_n,
                                                                                        auto many) {

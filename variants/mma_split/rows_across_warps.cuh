@@ -47,12 +47,13 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
-  words[0][0] ^= Writer::template fetch_arguments<tile, access>(arguments);  // 0
-  const typename Writer::template Prologue<tile, access> prologue(arguments, words, self);
+  const std::uint32_t zero = Writer::template fetch_arguments<tile, access>(arguments);
+  typename Writer::template Prologue<tile, access> prologue(arguments, io, self);
   prologue.apply(io, words);
+  words[0][0] ^= zero;
 
   // x = 2^-k H words over b0..b7: exact first stage, split into bf16 hi + lo, second stage
-  DeviceWarp<tile> warp(batch, rows::exchange_of_block());
+  DeviceWarp<tile> warp(batch, rows::exchange_of_block(), Writer::template kLogOfFirstStage<tile>);
   Next::matrices_are_there(warp.word_of_matrices(), batch.zero);
   float x[tile.vectors][8];
   split_transform(warp, words, x);
@@ -62,11 +63,12 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
 
   const bool failed = Repair::template needed<tile>(warp, x);
   Next::reached(Trigger::before_exchange);
-  Repair::template put_and_meet<tile, access, Writer::kLanesTalk>(batch, warp, prologue, self, x, failed);
+  const bool row_failed =
+      Repair::template put_and_meet<tile, access, Writer>(batch, warp, prologue, self, x, failed);
   Next::reached(Trigger::behind_exchange);
 
   // y = scale 2^k H x over the bits that count warps, rounded once
-  Writer::template store_share_of_row<tile, access, scaling>(arguments, warp, io, self);
+  Writer::template store_share_of_row<tile, access, scaling>(arguments, warp, io, prologue, self, row_failed);
 }
 
 }  // namespace fwht::mma_split

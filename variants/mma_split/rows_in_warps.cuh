@@ -43,12 +43,13 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
-  words[0][0] ^= Writer::template fetch_arguments<tile, access>(arguments);  // 0
-  const typename Writer::template Prologue<tile, access> prologue(arguments, words, self);
+  const std::uint32_t zero = Writer::template fetch_arguments<tile, access>(arguments);
+  typename Writer::template Prologue<tile, access> prologue(arguments, io, self);
   prologue.apply(io, words);
+  words[0][0] ^= zero;
 
   // x = 2^-k H words over b0..b7: exact first stage, split into bf16 hi + lo, second stage
-  const DeviceWarp<tile> warp(batch, nullptr);
+  const DeviceWarp<tile> warp(batch, nullptr, Writer::template kLogOfFirstStage<tile>);
   Next::matrices_are_there(warp.word_of_matrices(), batch.zero);
   float x[tile.vectors][8];
   split_transform(warp, words, x);

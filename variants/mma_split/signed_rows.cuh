@@ -28,7 +28,7 @@ __device__ __forceinline__ void flip(const rows::RowSigns& signs, std::uint32_t 
 template <Tile tile, Access access>
 class SignPrologue {
  public:
-  __device__ SignPrologue(const rows::SignedBatch& asked, const std::uint32_t (&)[tile.vectors][4], int)
+  __device__ SignPrologue(const rows::SignedBatch& asked, const RowAccess<tile, access>&, int)
       : signs_(asked.signs) {}
 
   __device__ void apply(const RowAccess<tile, access>& io, std::uint32_t (&words)[tile.vectors][4]) const {
@@ -71,6 +71,8 @@ struct SignedRows {
   __device__ static std::uint32_t fetch_arguments(const Arguments&) {
     return 0;
   }
+  template <Tile tile>
+  static constexpr std::integral_constant<int, 0> kLogOfFirstStage{};
   static constexpr bool kLanesTalk = false;  // behind the exchange
 
   /// A warp that holds whole rows.
@@ -94,7 +96,8 @@ struct SignedRows {
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>& io, int self) {
+                                                            const RowAccess<tile, access>& io,
+                                                            const Prologue<tile, access>&, int self, bool) {
     rows::store_share_of_row<tile, access, scaling>(
         arguments.rows, warp, io, self,
         [&](int column, auto& words) { flip(arguments.signs, arguments.signs.last, column, words); });

@@ -14,6 +14,8 @@ struct StorageRows {
   __device__ static std::uint32_t fetch_arguments(const Arguments&) {
     return 0;  // few, and there already
   }
+  template <Tile tile>
+  static constexpr std::integral_constant<int, 0> kLogOfFirstStage{};
   static constexpr bool kLanesTalk = false;  // behind the exchange
 
   /// A warp that holds whole rows.
@@ -30,7 +32,8 @@ struct StorageRows {
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& batch,
                                                             const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>& io, int self) {
+                                                            const RowAccess<tile, access>& io,
+                                                            const Prologue<tile, access>&, int self, bool) {
     rows::store_share_of_row<tile, access, scaling>(batch, warp, io, self);
   }
 };

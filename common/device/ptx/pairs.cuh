@@ -21,6 +21,13 @@ __device__ inline std::uint32_t fma_rn_f16x2(std::uint32_t a, std::uint32_t b, s
   return d;
 }
 
+/// a b, rounded once: fma.rn with -0, because mul.bf16x2 asks for sm_90.
+template <Dtype dtype>
+__device__ inline std::uint32_t mul_rn_x2(std::uint32_t a, std::uint32_t b) {
+  constexpr std::uint32_t kMinusZeros = 0x80008000U;
+  return dtype == Dtype::bf16 ? fma_rn_bf16x2(a, b, kMinusZeros) : fma_rn_f16x2(a, b, kMinusZeros);
+}
+
 /// add.rn.f16x2 (same chapter).
 __device__ inline std::uint32_t add_rn_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t d;

@@ -126,10 +126,10 @@ class BoxEncoder {
     ScalesOfMaxima<1> of_rows;
     if constexpr (Form::whole_row) {
       if (is_given<Form, kVectorsOfRow>(work_.out)) {
-        given_scales<Form>(work_.out, 1.0F, of_rows);
+        given_scales<Form>(work_.out, of_rows);
       } else {
         of_rows.maximum[0] = maximum;
-        scales_of_maxima<Form, dtype>(work_.out, 1.0F, of_rows);
+        scales_of_maxima<Form, dtype>(work_.out, of_rows);
       }
     }
     return of_rows;
@@ -163,7 +163,7 @@ class BoxEncoder {
       scales = of_rows;
     } else {
       find_maxima_of_pairs<Form, Shared, dtype>(work_.out, pairs, lane_, scales.maximum, 0);
-      scales_of_maxima<Form, dtype>(work_.out, 1.0F, scales);
+      scales_of_maxima<Form, dtype>(work_.out, scales);
     }
     // A NaN is in all of a lane's vector: what is infinite before the last product has a lower half that is
     // NaN.
@@ -181,7 +181,7 @@ class BoxEncoder {
                         lane_,
                         box_ == 0 && first == 0};
     encode_pairs<Form, dtype, kChunkOfRow>(
-        work_.out, 1.0F, pairs, scales, places, [&](auto& of_y, auto& of_groups, auto& codes) {
+        work_.out, pairs, scales, places, [&](auto& of_y, auto& of_groups, auto& codes) {
           exact_codes<Form, dtype, kChunkOfRow>(work_.out, lane_, of_y, of_groups, codes);
           return false;
         });

@@ -18,7 +18,7 @@ struct Output {
   Rule rule;
   float last;                         // y = last * x
   float folded_last, folded_inverse;  // `last` and its inverse, or 1: see `folds`
-  float last_of_numbers;              // 1, or `last`
+  float last_of_numbers;              // of rounded numbers: `last`, or 1 where the kernel's sums are y
   std::uint32_t row_bytes;            // of codes, from row to row
   std::uint8_t* codes;
   void* scales;
@@ -84,7 +84,7 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   out.folds = folds(out.rule, problem.out.dtype, last);
   out.folded_last = out.folds ? last : 1.0F;
   out.folded_inverse = 1.0F / out.folded_last;
-  out.last_of_numbers = out.folds ? 1.0F : last;
+  out.last_of_numbers = last;
   out.log_group = log2_floor(group);
   out.lanes = static_cast<int>(group / 8);
   out.layout = encoding.layout;

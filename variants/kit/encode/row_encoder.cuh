@@ -334,6 +334,17 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
   }
 }
 
+/// Where the codes of each vector go: one address, and constant distances where the vectors lie in one row.
+template <class Form, class Where>
+__device__ __forceinline__ auto places_of_codes(const Output& out, const Where& where) {
+  std::uint8_t* const first =
+      out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
+  return [&out, &where, first](int v) {
+    if constexpr (Where::has_places()) return out.codes + where.code_offset(v);
+    return first + where.row_step(v) * std::uint64_t{out.row_bytes} + where.column_step(v) * Form::bits / 8;
+  };
+}
+
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
@@ -384,14 +395,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
           ordinary ? scale_of<Form::family, true>(rule, maximum[s]) : scale_of_any<Form>(out, maximum[s]);
   }
 
-  // One address, and constant distances where the vectors lie in one row.
-  std::uint8_t* const first_code =
-      out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
-  const auto codes_at = [&](int v) {
-    if constexpr (Where::has_places()) return out.codes + where.code_offset(v);
-    return first_code + where.row_step(v) * std::uint64_t{out.row_bytes} +
-           where.column_step(v) * Form::bits / 8;
-  };
+  const auto codes_at = places_of_codes<Form>(out, where);
   if (!ordinary) [[unlikely]] {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {

@@ -216,19 +216,18 @@ FWHT_WARP_CODE bool is_short(const Rule& rule, const ShortRule& brief, float max
 ///
 /// @param maximum  is_short()
 /// @param inverse  of the maximum, within a unit in the last place
-/// @param last     a power of two that numbers are still to be multiplied by: the factor does
 template <class Form, Dtype dtype>
 FWHT_WARP_CODE bool short_scale(const Rule& rule, const ShortRule& brief, float maximum, float inverse,
-                                float last, Scale& scale, ShortFactor& factor) {
+                                Scale& scale, ShortFactor& factor) {
   bool takes_quotient = false;
   if constexpr (Form::family == Family::e4m3) {
     scale = scale_of<Family::e4m3, true>(rule, maximum);
-    factor.bits = bits_of(multiply(scale.factor, last));
+    factor.bits = bits_of(scale.factor);
   } else if constexpr (Form::family == Family::e8m0) {
     const std::uint32_t exponent = (bits_of(multiply(maximum, brief.per_limit)) + rule.round_up) >> 23;
     scale.code = (exponent > rule.below ? exponent : rule.below) - rule.below;
     scale.factor = maximum == 0.0F ? 0.0F : float_of((254U - scale.code) << 23);
-    factor.bits = bits_of(multiply(scale.factor, last));
+    factor.bits = bits_of(scale.factor);
     if constexpr (kMultipliesPairs<Form, dtype>) factor.bits = select_bytes(factor.bits, 0, 0x3232);
   } else {
     const float a_by_m = multiply(maximum, rule.per_limit);
@@ -257,17 +256,15 @@ FWHT_WARP_CODE bool short_scale(const Rule& rule, const ShortRule& brief, float 
       if (ties && fused_multiply_add(maximum, f, -rule.limit) < 0.0F) f = float_of(bits_of(f) + 1);
     }
     if (maximum == 0.0F) f = 0.0F;
-    factor.bits = bits_of(multiply(f, last));
+    factor.bits = bits_of(f);
   }
   return takes_quotient;
 }
 
 /// The factor of a group for the quotient: 1 / s rounded down, and its rest.
-///
-/// @param inverse_last  of short_scale()'s `last`
-FWHT_WARP_CODE void add_rest(const Scale& scale, float inverse_last, ShortFactor& factor) {
+FWHT_WARP_CODE void add_rest(const Scale& scale, ShortFactor& factor) {
   if (factor.bits == 0) return;
-  const float s = multiply(scale.number, inverse_last);
+  const float s = scale.number;
   float f = corrected_reciprocal(s, approximate_reciprocal(s));
   if (fused_multiply_add(s, f, -1.0F) > 0.0F) f = float_of(bits_of(f) - 1);
   factor.bits = bits_of(f);

@@ -39,15 +39,14 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
   EXPECT_TRUE(is_short<Form::family>(rule, short_rule_of(rule), a)) << a;
   Scale scale;
   ShortFactor factor;
-  const bool takes_quotient =
-      short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F / a, 1.0F, scale, factor);
+  const bool takes_quotient = short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F / a, scale, factor);
   scale_number = scale.number, scale_code = scale.code;
   std::uint32_t pairs[4], words[Form::words];
   for (int i = 0; i < 4; ++i)
     pairs[i] = pair_of(dtype, y[2 * i], y[2 * i + 1]);
   const auto quotient = [&](std::uint32_t(&of_words)[Form::words]) {
     ShortFactor with_rest = factor;
-    add_rest(scale, 1.0F, with_rest);
+    add_rest(scale, with_rest);
     short_codes<Form, dtype, true, false>(with_rest, pairs, of_words);
   };
   if (takes_quotient) {
@@ -60,22 +59,6 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
   if (kMayTakeQuotient<Form> && rule.codes == Codes::by_quotient) {  // as where others of the warp take it
     std::uint32_t same[Form::words];
     quotient(same);
-    for (int w = 0; w < Form::words; ++w)
-      EXPECT_EQ(same[w], words[w]) << maximum;
-  }
-  if (dtype == Dtype::bf16) {  // the same of numbers that are still to be multiplied by 32
-    Scale again;
-    ShortFactor folded;
-    short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F / a, 32.0F, again, folded);
-    std::uint32_t others[4], same[Form::words];
-    for (int i = 0; i < 4; ++i)
-      others[i] = pair_of(dtype, y[2 * i] / 32, y[2 * i + 1] / 32);
-    if (takes_quotient) {
-      add_rest(again, 1.0F / 32, folded);
-      short_codes<Form, dtype, true, false>(folded, others, same);
-    } else {
-      short_codes<Form, dtype, false, true>(folded, others, same);
-    }
     for (int w = 0; w < Form::words; ++w)
       EXPECT_EQ(same[w], words[w]) << maximum;
   }
@@ -219,7 +202,7 @@ TEST(EncoderShortCodes, ScalesAreThoseOfTheRule) {
         Scale scale;
         ShortFactor factor;
         short_scale<Form<Element::int8, Family::f32, false, true>, Dtype::f16>(rule, brief, maximum, inverse,
-                                                                               1.0F, scale, factor);
+                                                                               scale, factor);
         ASSERT_EQ(scale.number, want.number) << text << " " << maximum;
         if (want.number == rule.smallest) continue;  // such groups take the quotient
         ASSERT_EQ(factor.bits, bits_of(want.factor)) << text << " " << maximum << " " << inverse;

@@ -170,31 +170,29 @@ struct ScalesOfMaxima {
   std::uint32_t quotients = 0;  // the lanes of which some take it
 };
 
-/// @param last  a power of two that numbers are still to be multiplied by
 template <class Form, Dtype dtype, int count>
-__device__ __forceinline__ void scales_of_maxima(const Output& out, float last,
-                                                 ScalesOfMaxima<count>& scales) {
+__device__ __forceinline__ void scales_of_maxima(const Output& out, ScalesOfMaxima<count>& scales) {
   const Rule rule = rule_in_kernel<Form, true>(out);
   if (Form::family == Family::e4m3 && out.tensor_scale != nullptr)
     scales.are_short &= is_in_middle(rule.number_of_code);  // ShortRule::most does not know it
 #pragma unroll
   for (int s = 0; s < count; ++s) {
     const float floor = Form::family == Family::f32 ? rule.floor : 0.0F;
-    const float maximum = larger(multiply(scales.maximum[s], last), floor);
+    const float maximum = larger(scales.maximum[s], floor);
     scales.maximum[s] = maximum;
     scales.are_short &= is_short<Form::family>(rule, out.brief, maximum);
     scales.take_quotient |= short_scale<Form, dtype>(
-        rule, out.brief, maximum, approximate_reciprocal(maximum), last, scales.scale[s], scales.factor[s]);
+        rule, out.brief, maximum, approximate_reciprocal(maximum), scales.scale[s], scales.factor[s]);
     if constexpr (Form::family == Family::e4m3) scales.saturate |= code_is_saturated(scales.scale[s]);
   }
 }
 template <class Form, int count>
-__device__ __forceinline__ void given_scales(const Output& out, float last, ScalesOfMaxima<count>& scales) {
+__device__ __forceinline__ void given_scales(const Output& out, ScalesOfMaxima<count>& scales) {
   const float factor = rule_in_kernel<Form, true>(out).given_factor;
   scales.are_short &= given_is_short(out, factor);
 #pragma unroll
   for (int s = 0; s < count; ++s)
-    scales.factor[s].bits = bits_of(multiply(factor, last));
+    scales.factor[s].bits = bits_of(factor);
 }
 
 /// Makes its answers those of the warp.
@@ -218,15 +216,10 @@ template <class Form, int vectors, class Where>
 __device__ __forceinline__ void store_codes(const Output& out,
                                             const std::uint32_t (&codes)[vectors][Form::words],
                                             const Where& where) {
-  std::uint8_t* const first_code =
-      out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
+  const auto codes_at = places_of_codes<Form>(out, where);
 #pragma unroll
-  for (int v = 0; v < vectors; ++v) {
-    ptx::st_global_if(
-        where.exists(v),
-        first_code + where.row_step(v) * std::uint64_t{out.row_bytes} + where.column_step(v) * Form::bits / 8,
-        codes[v]);
-  }
+  for (int v = 0; v < vectors; ++v)
+    ptx::st_global_if(where.exists(v), codes_at(v), codes[v]);
 }
 
 /// Whether pairs of numbers are multiplied by `last` in any case: a branch would take longer than a few
@@ -237,13 +230,11 @@ inline constexpr bool kAlwaysMultiplies = vectors <= 2;
 /// Codes of pairs and their stores, then the scales.
 ///
 /// @param scales        behind ask_warp(), or given
-/// @param inverse_last  of scales_of_maxima()'s `last`
 /// @param exactly       takes pairs, scales and codes, for groups that are not short: makes their scales and
 ///   codes and returns
 ///                      false, or writes them too and returns true
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, int count, class Where, class Exactly>
-__device__ __forceinline__ void encode_pairs(const Output& out, float inverse_last,
-                                             std::uint32_t (&pairs)[vectors][4],
+__device__ __forceinline__ void encode_pairs(const Output& out, std::uint32_t (&pairs)[vectors][4],
                                              ScalesOfMaxima<count>& scales, const Where& where,
                                              const Exactly& exactly) {
   using Shared = Sharing<Form, vectors, vectors_of_row>;
@@ -261,7 +252,7 @@ __device__ __forceinline__ void encode_pairs(const Output& out, float inverse_la
     if constexpr (kMayTakeQuotient<Form>) {
 #pragma unroll
       for (int s = 0; s < Shared::kScales; ++s)  // no rest: y f + y 0
-        if (scales.take_quotient) add_rest(scales.scale[s], inverse_last, scales.factor[s]);
+        if (scales.take_quotient) add_rest(scales.scale[s], scales.factor[s]);
       codes_by_quotient<Form, Shared, dtype>(scales.factor, pairs, lane, scales.quotients, codes);
     }
   } else {
@@ -312,8 +303,8 @@ __device__ __forceinline__ void encode_exactly(const Output& out, const float (&
 }
 
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is
-/// encoded. Parameters as those of encode(). Rules with Rule::in_f16 and scales of the whole tensor are left
-/// to that one.
+/// encoded. With Output::last_of_numbers = 1 they are y already. Parameters as those of encode(). Rules with
+/// Rule::in_f16 and scales of the whole tensor are left to that one.
 ///
 /// @tparam again    whether `exactly` works x out again
 /// @param finite    in this lane, as far as it is known
@@ -323,15 +314,9 @@ template <class Form, Dtype dtype, int vectors_of_row, bool again, int vectors, 
 __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vectors][8], const Where& where,
                                                bool finite, const Meet& meet, const Exactly& exactly) {
   using Shared = Sharing<Form, vectors, vectors_of_row>;
-  // Where factors take over `last`, the pairs are those of x: exact for groups that are short. The others
-  // need x once more, and for many vectors there are no registers to keep it in.
-  constexpr bool kFolds = dtype == Dtype::bf16 && (again || vectors <= 4);
-  const float folded_last = kFolds ? out.folded_last : 1.0F;
-  const float folded_inverse = kFolds ? out.folded_inverse : 1.0F;
-  const float last = kFolds ? out.last_of_numbers : out.last;
   std::uint32_t pairs[vectors][4];
-  if (kAlwaysMultiplies<vectors> || last != 1.0F) {
-    round_to_pairs<dtype, true>(last, x, pairs);
+  if (kAlwaysMultiplies<vectors> || out.last_of_numbers != 1.0F) {
+    round_to_pairs<dtype, true>(out.last_of_numbers, x, pairs);
   } else {
     round_to_pairs<dtype, false>(1.0F, x, pairs);
   }
@@ -339,11 +324,11 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
   ScalesOfMaxima<Shared::kScales> scales;
   scales.are_short = finite;
   if (is_given<Form, vectors_of_row>(out)) {
-    given_scales<Form>(out, folded_last, scales);
+    given_scales<Form>(out, scales);
     if (again) scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
   } else {
     find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, where.lane(), scales.maximum, meet);
-    scales_of_maxima<Form, dtype>(out, folded_last, scales);
+    scales_of_maxima<Form, dtype>(out, scales);
     // A NaN among the data is in every element of its row, and in no maximum.
     if (where.asks_for_nan()) {
 #pragma unroll
@@ -353,14 +338,10 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
     ask_warp<Form>(scales);
   }
   encode_pairs<Form, dtype, vectors_of_row>(
-      out, folded_inverse, pairs, scales, where, [&](auto& pairs_of_y, auto& scales_of_y, auto& codes) {
+      out, pairs, scales, where, [&](auto& pairs_of_y, auto& scales_of_y, auto& codes) {
         if constexpr (again) {
           exactly();
         } else {
-          if constexpr (kFolds) {  // a number of 8 digits has fewer as y where y is subnormal
-            round_to_pairs<dtype, true>(out.last, x, pairs_of_y);
-            find_exact_maxima<Form, Shared, dtype>(out, pairs_of_y, where.lane(), scales_of_y.maximum, meet);
-          }
           exact_codes<Form, dtype, vectors_of_row>(out, where.lane(), pairs_of_y, scales_of_y, codes);
         }
         return again;
