@@ -148,8 +148,13 @@ def _why_not(device: torch.device) -> str:
     return f"{device} has no product of e4m3 codes, as CUDA devices from compute capability 8.9 on have; they are multiplied in float32"
 
 
+@torch.compiler.assume_constant_result  # some releases trace no call of PyTorch's own
+def _has_autocast(kind: str) -> bool:
+    return torch.amp.is_autocast_available(kind)
+
+
 def _without_autocast(kind: str) -> Any:
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else contextlib.nullcontext()
+    return torch.autocast(kind, enabled=False) if _has_autocast(kind) else contextlib.nullcontext()
 
 
 _known_why_not = functools.lru_cache(64)(_why_not)

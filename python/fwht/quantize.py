@@ -224,7 +224,8 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
         if face is None and dtype.startswith("float8"):
             dtype = "uint8"
         lies = operators._is_flat(view) if contiguous else all(n == 1 or s == want for n, s, want in zip(view.shape, view.strides, (1, rows)))
-        if view.shape != size or view.dtype_name.removeprefix("torch.") != dtype or not view.writable or not (lies or 0 in size):
+        other_dtype = dtype.__ne__(view.dtype_name.removeprefix("torch."))  # PyTorch 2.11 traces no operator on a constant's attribute
+        if view.shape != size or other_dtype or not view.writable or not (lies or 0 in size):
             raise ValueError(
                 f"fwht: {name} of out have shape {view.shape}, strides {view.strides} and dtype {view.dtype_name}; as new ones they have "
                 f"shape {size}, {'contiguous' if contiguous else f'strides {(1, rows)}'}, and dtype {dtype}, on x's device where they can be written"
