@@ -218,13 +218,13 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
     for name, given, size, dtype, contiguous in wanted:
         view = array.view_of(given) if face is None else None
         if face and _tensors.face_of(given):
-            view = face.described(given)._replace(strides=tuple(given.stride()), writable=given.device == x.device)
+            view = face.described(given, tuple(given.stride()), given.device == x.device)
         if view is None or (face is None and view.device != _c.HOST):
             raise TypeError(f"fwht: {name} of out are a {type(given).__module__}.{type(given).__qualname__}; x is a {type(x).__module__}.{type(x).__qualname__}")
         if face is None and dtype.startswith("float8"):
             dtype = "uint8"
         lies = operators._is_flat(view) if contiguous else all(n == 1 or s == want for n, s, want in zip(view.shape, view.strides, (1, rows)))
-        other_dtype = dtype.__ne__(view.dtype_name.removeprefix("torch."))  # PyTorch 2.11 traces no operator on a constant's attribute
+        other_dtype = view.dtype_name.removeprefix("torch.").replace(dtype, "", 1)  # PyTorch 2.7 to 2.11 trace no != of these two
         if view.shape != size or other_dtype or not view.writable or not (lies or 0 in size):
             raise ValueError(
                 f"fwht: {name} of out have shape {view.shape}, strides {view.strides} and dtype {view.dtype_name}; as new ones they have "
@@ -342,7 +342,7 @@ def quantize(
     Arguments, results and errors as there. The transform is H_1 of every element, so that each variant that offers it writes
     the codes of rows that an earlier launch has rotated.
     """
-    if not hasattr(x, "shape") or not hasattr(x, "reshape"):
+    if _tensors.face_of(x) is None and not (hasattr(x, "shape") and hasattr(x, "reshape")):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
     shape, tensor_scale = tuple(x.shape), _number(tensor_scale, x)
     layout = checked(shape, encoding, tensor_scale)

@@ -106,10 +106,10 @@ def view_of(x: Tensor) -> View:
     )  # fmt: skip
 
 
-def described(x: Tensor) -> View:
-    """`view_of` without an address and strides, for checks: tensors inside torch.func and torch.compile have none."""
+def described(x: Tensor, strides: tuple[int, ...] = (), writable: bool = True) -> View:
+    """`view_of` without an address, for checks: tensors inside torch.func and torch.compile have none, nor strides in torch.func."""
     require_dense(x)
-    return View(0, tuple(x.shape), (), DTYPES.get(x.dtype), str(x.dtype), x.get_device(), None, True, None)
+    return View(0, tuple(x.shape), strides, DTYPES.get(x.dtype), str(x.dtype), x.get_device(), None, writable, None)
 
 
 def problem_of(
