@@ -131,6 +131,7 @@ std::vector<std::int64_t> slots_of(const Problem& problem, PreparedData::Slots k
     const std::int64_t first = order[static_cast<std::size_t>(row / together)] * together;
     slots[static_cast<std::size_t>(row)] = first + row % together;
   }
+  // From 5 on: the last of them is of another kind, in edge_rows(), than the row that has the first place.
   for (std::size_t row = 5; together == 1 && row < slots.size(); row += 11)
     slots[row] = row % 2 == 0 ? -1 : paging.places();
   return slots;

@@ -134,10 +134,6 @@ struct EncodedRows {
     if (!prologue.places().has_pages()) return encoder::position_of(arguments.out, row, column);
     return prologue.places().scales_at(v, arguments.out.scale_columns) + column;
   }
-  template <Tile tile, Access access>
-  __device__ static bool has_place(const Prologue<tile, access>& prologue, int v) {
-    return !prologue.places().has_pages() || prologue.places().exists(v);
-  }
 
   /// Where a warp's vectors go that holds whole rows.
   template <Tile tile, Access access>
@@ -152,7 +148,7 @@ struct EncodedRows {
     __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
     __device__ int column_step(int v) const { return io.column_step(v); }
     __device__ bool exists(int v) const {
-      if constexpr (prepares) return io.exists(v) && has_place<tile, access>(prologue, v);
+      if constexpr (prepares) return io.exists(v) && prologue.places().exists(v);
       return io.exists(v);
     }
     __device__ static constexpr bool has_places() { return prepares; }
@@ -190,7 +186,7 @@ struct EncodedRows {
     }
     __device__ static bool asks_for_nan() { return true; }
     __device__ bool exists(int) const {
-      if constexpr (prepares) return has_place<tile, access>(prologue, 0);
+      if constexpr (prepares) return prologue.places().exists(0);
       return true;
     }
     __device__ static constexpr bool has_places() { return prepares; }

@@ -32,10 +32,11 @@ class PlacesOfRows {
   __device__ bool has_pages() const {
     return pages_.slots != nullptr;
   }
-  /// With pages, of vector v of the lane: whether its row has a place, and where, in bytes and in scales.
+  /// Whether the row of vector v of the lane has a place.
   __device__ bool exists(int v) const {
-    return token_[v / kVectorsOfRow] != kNone;
+    return !has_pages() || token_[v / kVectorsOfRow] != kNone;
   }
+  /// With pages, where that is: in bytes, and in scales.
   __device__ std::uint64_t codes_at(int v, std::uint32_t row_bytes) const {
     return page_[v / kVectorsOfRow] * static_cast<std::uint64_t>(pages_.page_bytes) +
            token_[v / kVectorsOfRow] * std::uint64_t{row_bytes};

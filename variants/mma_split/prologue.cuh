@@ -18,6 +18,14 @@
 
 namespace fwht::mma_split {
 
+/// Eight consecutive numbers of a table of cosines and sines.
+__device__ inline void load_eight(const float* from, float (&to)[8]) {
+  const float4 low = __ldg(reinterpret_cast<const float4*>(from));
+  const float4 high = __ldg(reinterpret_cast<const float4*>(from) + 1);
+  to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+  to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+
 /// Rows are transformed as they are.
 template <Tile tile, Access access>
 struct NoPrologue {
@@ -215,14 +223,6 @@ class RowPrologue {
 #pragma unroll
     for (int w = 0; w < 4; ++w)
       words[w] = ptx::mul_rn_x2<tile.dtype>(words[w], weights[w]);
-  }
-
-  /// Eight consecutive numbers of the table.
-  __device__ static void load_eight(const float* from, float (&to)[8]) {
-    const float4 low = __ldg(reinterpret_cast<const float4*>(from));
-    const float4 high = __ldg(reinterpret_cast<const float4*>(from) + 1);
-    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
   }
 
   __device__ bool has_start_of_row() const {

@@ -53,8 +53,7 @@ inline PlacesArguments places_of(const Problem& problem, const Operands& operand
           pages.scales_at(0) / bytes, pages.page_bytes() / bytes};
 }
 
-/// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one
-/// launch.
+/// Signs count as a prologue here, and pages are left to the same kernels.
 inline bool has_prologue(const Problem& problem) {
   return problem.prologue || problem.op.has_signs() || problem.paging;
 }

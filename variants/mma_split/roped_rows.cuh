@@ -64,12 +64,6 @@ class RopeOfToken {
       sine = __uint_as_float(__float_as_uint(sine) ^ lower);
     angles.turns = column < asked_.width;
   }
-  __device__ static void load_eight(const float* from, float (&to)[8]) {
-    const float4 low = __ldg(reinterpret_cast<const float4*>(from));
-    const float4 high = __ldg(reinterpret_cast<const float4*>(from) + 1);
-    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
-  }
 
   template <bool all_columns>
   __device__ void turn(const Angles& angles, std::uint32_t (&words)[4]) const {
