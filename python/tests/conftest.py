@@ -4,11 +4,14 @@
 """
 
 import functools
+import os
 
 import numpy as np
 import pytest
 
 import fwht
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # processes of pytest-xdist share a device
 
 try:
     import torch
@@ -56,6 +59,11 @@ def host_takes_f64():
 
 
 needs_f64 = pytest.mark.skipif(not host_takes_f64(), reason="this libfwht has no float64 transform on the host")
+
+
+def capture(graph, **options):
+    """Of this thread: JAX in the same process has one that asks its streams, which ends a capture of PyTorch's default mode."""
+    return torch.cuda.graph(graph, capture_error_mode="thread_local", **options)
 
 
 def integers(*shape, device="cpu", dtype=None, seed=0):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import CUDA, devices, needs_cuda, needs_torch, torch, torch_cpu, torch_cuda
+from conftest import CUDA, capture, devices, needs_cuda, needs_torch, torch, torch_cpu, torch_cuda
 from fwht import linear
 
 libraries = pytest.mark.parametrize("library", ["numpy", torch_cpu, torch_cuda])
@@ -796,7 +796,7 @@ class TestCuda:
             assert torch.equal(linear.forward(x, packed), y)
             graph, held = torch.cuda.CUDAGraph(), x.clone()
             side.synchronize()
-            with torch.cuda.graph(graph, stream=side):
+            with capture(graph, stream=side):
                 captured = linear.forward(held, packed)
         held.copy_(2 * x)
         graph.replay()
@@ -832,7 +832,7 @@ class TestCuda:
                 x = torch.zeros(m, 1024, dtype=torch.float16, device="cuda")
                 torch.cuda.synchronize()
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
+                with capture(graph):
                     y = linear.forward(x, packed)
                 for _ in range(2):
                     ones = torch.randint(-1, 2, (m, 16), generator=generator, device="cuda").half()
@@ -858,7 +858,7 @@ class TestCuda:
                 x = torch.zeros(m, k, dtype=torch.float16, device="cuda")
                 torch.cuda.synchronize()
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
+                with capture(graph):
                     y = linear.forward(x, packed)
                 linear.clear_plans()
                 for _ in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import devices, hadamard, integers, needs_torch, torch, torch_cuda
+from conftest import capture, devices, hadamard, integers, needs_torch, torch, torch_cuda
 from fwht import _c, operators
 
 
@@ -274,7 +274,7 @@ def test_streams_and_capture(device):
         torch.cuda.current_stream().synchronize()
     assert all(torch.equal(a, b) for a, b in zip(results, expected))
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capture(graph):
         captured = both(x)
     x.copy_(2 * source)
     graph.replay()

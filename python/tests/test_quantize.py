@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import devices, needs_cuda, needs_torch, torch, truth
+from conftest import capture, devices, needs_cuda, needs_torch, torch, truth
 from fwht import quantize
 
 
@@ -482,7 +482,7 @@ def test_a_graph_reads_the_scale_of_each_replay(encoding):
         fwht.hadamard_quantize(x, encoding, tensor_scale=at)
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capture(graph):
         got = fwht.hadamard_quantize(x, encoding, tensor_scale=at)
     for number in (0.5, 3.0):
         at.fill_(number)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import fwht
 import fwht.torch
-from conftest import CUDA, devices, hadamard, integers, needs_cuda, needs_f64, truth
+from conftest import CUDA, capture, devices, hadamard, integers, needs_cuda, needs_f64, truth
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
 
@@ -628,7 +628,7 @@ class TestCuda:
             fwht.hadamard_transform_(x.clone(), 1.0, variant=variant)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with capture(graph):
             y = fwht.hadamard_transform(x, 0.5, variant=variant)
             fwht.hadamard_transform_(x, 1.0, variant=variant)
         for seed in (1, 2):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import CUDA, hadamard, needs_torch, torch
+from conftest import CUDA, capture, hadamard, needs_torch, torch
 
 walsh = fwht.walsh
 KINDS = ["numpy", pytest.param("cpu", marks=needs_torch), pytest.param("cuda", marks=pytest.mark.skipif(not CUDA, reason="no CUDA device"))]
@@ -375,7 +375,7 @@ def test_convolutions_on_a_device():
     assert torch.equal(walsh.dyadic_convolution(a, b), walsh.dyadic_convolution(a, b, variant="passes"))
     a, b = a.to(torch.float64), b.to(torch.float64)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capture(graph):
         c = walsh.dyadic_convolution(a, b)
     c.zero_()
     graph.replay()
@@ -476,7 +476,7 @@ def test_rounds_on_a_device():
         odd = torch.randn(5 * n + 1, device="cuda")[1:].view(5, n)  # at no multiple of 16 bytes
         assert torch.equal(walsh.rounds(odd, signs), walsh.rounds(odd.clone(), signs))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with capture(graph):
             y = walsh.rounds(x, signs)
             codes = walsh.rounds_to_codes(x, signs, 8)
         x.copy_(torch.randn_like(x))
@@ -599,7 +599,7 @@ def test_sketches_on_a_device():
     want = sketch(x)
     assert torch.allclose(want, sketch(x, variant="passes"), rtol=2.0**-50, atol=0)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capture(graph):
         y = sketch(x)
     y.zero_()
     graph.replay()

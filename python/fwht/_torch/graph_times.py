@@ -55,12 +55,14 @@ def graph_of(call: Callable[[], Any], repeats: int) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def captured(call: Callable[[], Any], repeats: int = 1) -> torch.cuda.CUDAGraph:
+def captured(call: Callable[[], Any], repeats: int = 1, graph: torch.cuda.CUDAGraph | None = None) -> torch.cuda.CUDAGraph:
     """A graph that holds the call `repeats` times, not replayed yet. Where it cannot be captured, the current stream is what it was.
 
     Other threads may work on the device meanwhile.
+
+    graph: an empty one; None makes one.
     """
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph() if graph is None else graph
     # In some versions of PyTorch a capture that fails leaves its own stream behind.
     with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(repeats):

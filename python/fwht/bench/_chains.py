@@ -25,7 +25,7 @@ from torch import Tensor
 import fwht
 
 from .. import operators
-from .._torch.graph_times import eager_times_in_turn, times_in_turn
+from .._torch.graph_times import captured, eager_times_in_turn, times_in_turn
 from ..integrations import compressed_tensors, convrot
 from ._attention import without_folders
 from ._output import Output, lines_of
@@ -202,8 +202,7 @@ def launches_of(call: Callable[[], Any]) -> int | None:
         return None
     call()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        call()
+    captured(call, graph=graph)
     count = ctypes.c_size_t()
     nodes_of = ctypes.CDLL("libcuda.so.1").cuGraphGetNodes
     nodes_of.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t))
