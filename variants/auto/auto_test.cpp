@@ -274,7 +274,7 @@ TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
     return candidates(parse_problem(text), device).front()->name;
   };
   for (const char* rows : {"1", "108", "109", "100000"}) {
-    for (const char* op : {"12x64", "28x128", "84x64+signs", "36x256"})
+    for (const char* op : {"12x64", "28x128", "84x64+signs", "36x256", "20x16", "28x32", "180x16", "140x64"})
       EXPECT_EQ(first(concat("f16/", op, "/r", rows), a100_description()), "warp_kronecker") << op << rows;
   }
   EXPECT_EQ(first("bf16/28x256/r216", a100_description()), "warp_kronecker");
@@ -283,7 +283,9 @@ TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
   EXPECT_EQ(first("bf16/28x512/r108", a100_description()), "mma_kronecker");
   EXPECT_EQ(first("bf16/28x512/r109", a100_description()), "warp_kronecker");
   EXPECT_EQ(first("bf16/28x1024/r5000", a100_description()), "mma_kronecker") << "too long";
-  EXPECT_EQ(first("bf16/28x32/r5", a100_description()), "mma_kronecker") << "too few columns";
+  EXPECT_EQ(first("bf16/28x8/r5", a100_description()), "factors") << "too few columns";
+  EXPECT_EQ(first("bf16/60x128/r5000", a100_description()), "mma_kronecker")
+      << "too much for one warp, too little for two";
   // A row length that no table has.
   EXPECT_EQ(first("f16/28x64/r5", h200_description()), "warp_kronecker");
   const Problem many = parse_problem("f16/28x64/r5000");

@@ -8,7 +8,9 @@
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "variants/kronecker/kronecker.hpp"
 #include "variants/registry.hpp"
+#include "variants/warp_kronecker/warp_kronecker.hpp"
 
 namespace fwht::automatic {
 namespace {
@@ -175,9 +177,15 @@ bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
   return problem.rows <= 2 * std::int64_t{device.sm_count} || problem.elements() >= kMany;
 }
 
-/// The same beside Hopper's kernel, whose tensor copies take longer to begin and less to go on.
+/// The same beside Hopper's kernel, whose tensor copies take longer to begin and less to go on: few short
+/// rows, and those that fill less than half of its smallest tile.
 bool is_sooner_than_tensor_copies(const Problem& problem) {
-  return problem.n() <= 3584 && problem.elements() <= std::int64_t{1} << 20;
+  const auto cut = warp_kronecker::cut_for(problem.op);
+  if (!cut) return false;
+  const auto tile = kronecker::choice_for(problem.op);
+  if (tile && 2 * tile->order <= tile->launch.shape.order) return true;
+  const int few_steps = cut->shape.columns < warp_kronecker::kColumns ? 48 : 56;
+  return cut->shape.order <= few_steps && problem.elements() <= std::int64_t{1} << 20;
 }
 
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {

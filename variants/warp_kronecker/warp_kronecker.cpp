@@ -9,21 +9,30 @@ namespace fwht::warp_kronecker {
 std::optional<WarpCut> cut_for(const Operator& op) {
   const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
   if (!parts || parts->slow.basis != Basis::hadamard || parts->second.order != 1) return std::nullopt;
-  for (const int halves : {1, 2}) {
-    const std::int64_t columns = kColumns * halves, order = op.n() / columns;
-    if (op.n() % columns != 0 || order % parts->slow.order != 0 || order > kMostOrder) continue;
-    const WarpCut cut{static_cast<int>(order), halves, parts->slow};
-    const auto serves = [&](const WarpLaunch& launch) { return launch.serves(cut); };
-    if (std::ranges::any_of(kLaunches, serves)) return cut;
+  for (const WarpLaunch& launch : kLaunches) {
+    const std::int64_t order = op.n() / launch.columns;
+    if (op.n() % launch.columns != 0 || order % parts->slow.order != 0 || order > kMostOrderOfTwo) continue;
+    const rows::Shape shape{static_cast<int>(order), launch.columns};
+    if (launch.serves(shape)) return WarpCut{shape, parts->slow};
   }
   return std::nullopt;
 }
 
 WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors) {
   return *std::ranges::find_if(kLaunches, [&](const WarpLaunch& launch) {
-    return launch.serves(cut) &&
+    return launch.serves(cut.shape) &&
            rows <= std::int64_t{launch.most_rows_per_multiprocessor()} * multiprocessors;
   });
+}
+
+std::vector<std::uint32_t> sign_words_of(const WarpCut& cut, const WarpLaunch& launch) {
+  std::vector<std::uint32_t> words;
+  for (int split = 0; split < launch.splits; ++split) {
+    const std::vector<std::uint32_t> of_split =
+        rows::sign_table(launch.blocks(), split * launch.k_steps, launch.k_steps, cut.shape.order, cut.slow);
+    words.insert(words.end(), of_split.begin(), of_split.end());
+  }
+  return words;
 }
 
 namespace {
@@ -37,8 +46,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (!cut_for(problem.op)) {
     return {concat("the operator ", to_string(problem.op), " is not offered by this variant: its rows are a ",
-                   "named matrix times 2^k, ", kColumns, " or more up to n = ", kColumns * kMostOrder, ", ",
-                   2 * kColumns, " or more up to n = ", 2 * kColumns * kMostOrder)};
+                   "named matrix times 2^k, cut to D times 16, 32 or ", kColumns, " with D to ", kMostOrder,
+                   " or of 129 to ", kMostOrderOfTwo, ", or to D times ", 2 * kColumns, " with D of 65 to ",
+                   kMostOrder)};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);
@@ -46,9 +56,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 }  // namespace
 
-const Variant variant{"warp_kronecker",
-                      "any tensor core from 8.0 on: a warp holds a row of m 2^k to 14336 in registers, one "
-                      "rounding",
-                      Memory::device, supports, make_plan};
+const Variant variant{
+    "warp_kronecker",
+    "any tensor core from 8.0 on: a warp or two hold a row of m 2^k to 14336 in registers, one "
+    "rounding",
+    Memory::device, supports, make_plan};
 
 }  // namespace fwht::warp_kronecker

@@ -20,14 +20,14 @@ class WarpKroneckerPlan final : public Plan {
         cut_(cut),
         launch_(launch),
         kernel_(kernel),
-        matrix_(kept_table(rows::sign_table(cut.shape(), cut.order, cut.slow))) {}
+        matrix_(kept_table(sign_words_of(cut, launch))) {}
 
   std::size_t alignment() const override { return 16; }
   Numerics numerics() const override { return rows::matrix_rows_numerics(problem()); }
 
   Settings settings() const override {
-    return {{"order", std::int64_t{cut_.order}},
-            {"columns", std::int64_t{cut_.shape().columns}},
+    return {{"order", std::int64_t{cut_.shape.order}},
+            {"columns", std::int64_t{cut_.shape.columns}},
             {"warps_per_row", std::int64_t{launch_.warps_per_row()}},
             {"rows_per_block", std::int64_t{launch_.rows_per_block()}},
             {"blocks", blocks()},
@@ -50,7 +50,7 @@ class WarpKroneckerPlan final : public Plan {
                   p.op.signs_come_last() ? nullptr : signs,
                   p.op.signs_come_last() ? signs : nullptr,
                   static_cast<int>(p.rows),
-                  cut_.order,
+                  cut_.shape.order,
                   static_cast<float>(p.scale)};
     void* arguments[] = {&work};
     launch_at(kernel_,

@@ -1,20 +1,26 @@
 // warp_kronecker: rows of m 2^k elements that one warp holds, or two.
 //
-// It is the algebra of `mma_kronecker`: a row is a matrix X of D x 64 or D x 128, y = scale * H_D X S, stage
-// 1 exact on raw data, stage 2 additions and one hi + lo product.
+// It is the algebra of `mma_kronecker`: a row is a matrix X of D x 2^k, 16 to 128 columns, y = scale * H_D X
+// S, stage 1 exact on raw data, stage 2 additions and one hi + lo product.
 //
 // What this rung changes: the row never sees shared memory. A lane loads the vectors of 8 columns whose rows
 // of X operand B wants of it, so that one PRMT a word makes operands of them: column j of a product is column
 // j of eight vectors. So the first product's columns are b3-b5, the sums of one row lie 16 bytes a lane, and
 // leave as they came. One warp waits for no other; of two, each exchanges half of its sums.
 //
+// With fewer columns, two or four rows of the problem lie side by side in a warp, in place of b5 or b4-b5. A
+// product with zeros would take an infinity of one row into the other, so lanes and registers add the rest.
+//
 // Bit card, columns b0 .. b6, rows d of X:
-//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step | b6 warp
+//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step, split | b6
+//             warp
 //   stage 1   d is k, b3-b5 the columns of a product, b0-b2 product after product
 //             D: b3 register | b4-b5 lane 0-1 | b0-b2 register | d: lane 2-4, register, block
+//             two splits: each takes the sums of every other block, whole, fp32 through shared memory, FADD
 //   stage 2   b0-b2       FADD between registers
-//             b6          the halves exchange eight rows of each block: fp32 through shared memory, FADD
+//             b6          the parts exchange eight rows of each block: fp32 through shared memory, FADD
 //             b3-b5       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
+//             b3, b4      with 16 or 32 columns: a shuffle over lane bit 0; b4 FADD between registers
 //   store     16 bytes a lane: b0-b2 in the vector | b3-b4 lane 0-1 | b5, b6 register | d as above
 #pragma once
 
@@ -46,29 +52,41 @@ struct WarpWork {
   float scale;
 };
 
+/// What a warp does of a row, or of the rows that lie side by side in it.
+struct WarpPlace {
+  int row;                ///< the first of them
+  int part, split, team;  ///< see WarpLaunch
+  int lane;
+};
+
 /// The part of a row of the problem that a warp holds, as operands B of stage 1.
 template <WarpLaunch launch>
 class HeldRow {
-  static constexpr int kSteps = launch.k_steps, kHalves = launch.halves;
+  static constexpr int kSteps = launch.k_steps, kColumns = launch.columns;
 
  public:
   std::uint32_t operands[kSteps][8][2];  ///< of each step and column of b0-b2
 
-  /// Asks for all of it at once. Rows of X behind the matrix are zeros, for the signs there to meet.
-  __device__ HeldRow(const WarpWork& work, int row, int half, int lane) {
-    const std::byte* const from = work.in + row * work.in_stride + loaded_byte(kHalves, 0, 0, half, lane);
+  /// Asks for all of it at once. Rows of X behind the matrix are zeros, for the signs there to meet, and so
+  /// are rows behind the last of the problem.
+  __device__ HeldRow(const WarpWork& work, const WarpPlace& place)
+      : first_step_(place.split * kSteps),
+        row_(place.row + loaded_slot(kColumns, place.lane) / vectors_per_row(kColumns)) {
+    const std::byte* const from =
+        work.in + row_ * work.in_stride + loaded_byte(kColumns, first_step_, 0, place.part, place.lane);
     each_vector([&](int step, int i) {
-      const auto vector = exists(work, step, i, lane)
+      const auto vector = exists(work, step, i, place.lane)
                               ? *reinterpret_cast<const uint4*>(from + behind_first(step, i))
                               : uint4{0, 0, 0, 0};
       word(step, i, 0) = vector.x, word(step, i, 1) = vector.y;
       word(step, i, 2) = vector.z, word(step, i, 3) = vector.w;
     });
   }
-  __device__ void flip_signs(const WarpWork& work, int half, int lane) {
-    const std::uint8_t* const from = work.signs_first + loaded_byte(kHalves, 0, 0, half, lane) / 16;
+  __device__ void flip_signs(const WarpWork& work, const WarpPlace& place) {
+    const std::uint8_t* const from =
+        work.signs_first + loaded_byte(kColumns, first_step_, 0, place.part, place.lane) / 16;
     each_vector([&](int step, int i) {
-      if (!exists(work, step, i, lane)) return;
+      if (!exists(work, step, i, place.lane)) return;
       const std::uint32_t eight = __ldg(from + behind_first(step, i) / 16);
 #pragma unroll
       for (int w = 0; w < 4; ++w)
@@ -106,27 +124,33 @@ class HeldRow {
     return operands[step][2 * w + i % 2][i / 2];
   }
   __device__ static constexpr int behind_first(int step, int i) {
-    return loaded_byte(kHalves, step, i, 0, 0);
+    return loaded_byte(kColumns, step, i, 0, 0);
   }
-  __device__ static bool exists(const WarpWork& work, int step, int i, int lane) {
-    return step < kSteps - 1 || loaded_line(step, i, lane) < work.order;
+  __device__ bool exists(const WarpWork& work, int step, int i, int lane) const {
+    const bool is_of_matrix =
+        step < kSteps - launch.splits || loaded_line(first_step_ + step, i, lane) < work.order;
+    return is_of_matrix && (launch.rows_per_warp() == 1 || row_ < work.row_count);
   }
+
+  int first_step_, row_;
 };
 
-/// The signs of operand A for the blocks that a warp makes at once, read a round ahead.
+/// The signs of operand A for the blocks that a warp makes at once, read ahead.
 template <Dtype dtype, WarpLaunch launch>
 class BlockSigns {
   static constexpr int kWords = rows::sign_words(launch.k_steps);
 
  public:
-  __device__ BlockSigns(const WarpWork& work, int lane) : table_(work.matrix + lane) {}
+  __device__ BlockSigns(const WarpWork& work, const WarpPlace& place)
+      : table_(work.matrix + place.split * launch.blocks() * kWords * 32 + place.lane) {}
 
-  __device__ void fetch(int round) {
+  /// From block `first` on; behind the last block, that one again.
+  __device__ void fetch(int first) {
 #pragma unroll
     for (int b = 0; b < launch.together; ++b) {
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
-        const int block = min(round * launch.together + b, launch.k_steps - 1);
+        const int block = min(first + b, launch.blocks() - 1);
         words_[b][i] = __ldg(table_ + rows::sign_word_index(launch.k_steps, block, i, 0));
       }
     }
@@ -145,7 +169,7 @@ class BlockSigns {
 /// Sums of 16 rows of the product: d[j] those of column j of eight vectors.
 using Sums = float[8][4];
 
-/// Stage 1: exact products with signs. Then b0-b2.
+/// Stage 1: exact products with signs.
 template <Dtype dtype, WarpLaunch launch>
 __device__ void exact_stage(Sums (&d)[launch.together], const HeldRow<launch>& row,
                             const BlockSigns<dtype, launch>& signs) {
@@ -160,14 +184,34 @@ __device__ void exact_stage(Sums (&d)[launch.together], const HeldRow<launch>& r
         rows::multiply_add<dtype>(d[b][j], a, row.operands[step][j]);
     }
   }
-#pragma unroll
-  for (int b = 0; b < launch.together; ++b)
-    rows::register_butterflies<4, 32>(reinterpret_cast<float(&)[32]>(d[b]));
 }
 
-/// b6, between two warps: each keeps eight rows of the block, and sends the other eight. Of the halves' sums
+/// The sums of a block that the other split finishes.
+__device__ inline void give_sums(const Sums& d, std::uint32_t buffer, int round, const WarpPlace& place) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const std::uint32_t words[4] = {__float_as_uint(d[j][0]), __float_as_uint(d[j][1]),
+                                    __float_as_uint(d[j][2]), __float_as_uint(d[j][3])};
+    ptx::st_shared_v4(
+        buffer + 4 * static_cast<std::uint32_t>(received_word(round, 1 - place.split, j, place.lane)), words);
+  }
+}
+/// Those that it gave for this block.
+__device__ inline void take_sums(Sums& d, std::uint32_t buffer, int round, const WarpPlace& place) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    std::uint32_t words[4];
+    ptx::ld_shared_v4(
+        words, buffer + 4 * static_cast<std::uint32_t>(received_word(round, place.split, j, place.lane)));
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      d[j][i] += __uint_as_float(words[i]);
+  }
+}
+
+/// b6, between two warps: each keeps eight rows of the block, and sends the other eight. Of the parts' sums
 /// and differences the second one's differences come out negated.
-__device__ inline void exchange_halves(Sums& d, std::uint32_t buffer, int round, int half, int lane) {
+__device__ inline void exchange_parts(Sums& d, std::uint32_t buffer, int round, int part, int lane) {
   const auto address = [&](int from, int pair) {
     return buffer + 4 * static_cast<std::uint32_t>(exchanged_word(round, from, pair, lane));
   };
@@ -177,44 +221,60 @@ __device__ inline void exchange_halves(Sums& d, std::uint32_t buffer, int round,
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float(&sums)[4] = d[2 * pair + i / 2];
-      sent[i] = __float_as_uint(half == 0 ? sums[2 + i % 2] : sums[i % 2]);
+      sent[i] = __float_as_uint(part == 0 ? sums[2 + i % 2] : sums[i % 2]);
     }
-    ptx::st_shared_v4(address(half, pair), sent);
+    ptx::st_shared_v4(address(part, pair), sent);
   }
   __syncthreads();
 #pragma unroll
   for (int pair = 0; pair < 4; ++pair) {
     std::uint32_t received[4];
-    ptx::ld_shared_v4(received, address(1 - half, pair));
+    ptx::ld_shared_v4(received, address(1 - part, pair));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float(&sums)[4] = d[2 * pair + i / 2];
-      const float kept = half == 0 ? sums[i % 2] : sums[2 + i % 2], other = __uint_as_float(received[i]);
+      const float kept = part == 0 ? sums[i % 2] : sums[2 + i % 2], other = __uint_as_float(received[i]);
       sums[i % 2] = kept + other;
       sums[2 + i % 2] = kept - other;
     }
   }
 }
 
-/// b3-b5, the scale and the one rounding; then the block's rows leave.
-/// @param scales  of the first half of the columns, and of the second
-template <Dtype dtype, WarpLaunch launch, bool with_signs>
-__device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, int half, int lane,
-                             const rows::Stage2Constants& constants, const float (&scales)[2]) {
+/// The columns of a row that a product's are: b3-b5, or b3 and b4 of rows that lie side by side.
+template <WarpLaunch launch>
+__device__ void add_vectors(Sums& d, const rows::Stage2Constants& constants, int lane) {
+  if constexpr (launch.rows_per_warp() == 1) {
 #pragma unroll
-  for (int j = 0; j < 8; j += 4) {
-    rows::eight_point_stage(reinterpret_cast<float(&)[4][4]>(d[j]), constants.hadamard,
-                            constants.minus_identity);
+    for (int j = 0; j < 8; j += 4) {
+      rows::eight_point_stage(reinterpret_cast<float(&)[4][4]>(d[j]), constants.hadamard,
+                              constants.minus_identity);
+    }
+  } else {
+    float(&sums)[32] = reinterpret_cast<float(&)[32]>(d);
+    const float sign = lane % 2 == 0 ? 1.0F : -1.0F;
+#pragma unroll
+    for (float& x : sums)
+      x = fmaf(x, sign, __shfl_xor_sync(0xFFFFFFFFU, x, 1));
+    if constexpr (vectors_per_row(launch.columns) == 4) rows::register_butterflies<1, 2>(sums);
   }
+}
+
+/// The scale and the one rounding; then the block's rows leave.
+/// @param scales  of the first part of the columns, and of the second
+template <Dtype dtype, WarpLaunch launch, bool with_signs>
+__device__ void put_block(const Sums& d, const WarpWork& work, const WarpPlace& place, int block,
+                          const float (&scales)[2]) {
+  constexpr int kColumns = launch.columns;
   // Plus 0, so that negated differences of equal sums are 0, not -0.
   const auto scaled = [&](float x, int i) {
-    return launch.halves == 2 && i >= 2 ? fmaf(x, scales[1], 0.0F) : x * scales[0];
+    return launch.parts() == 2 && i >= 2 ? fmaf(x, scales[1], 0.0F) : x * scales[0];
   };
-  std::byte* const to = work.out + row * work.out_stride;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const bool exists = stored_line(launch.halves, block, i, half, lane) < work.order;
-    const int byte = stored_byte(launch.halves, block, i, half, lane);
+    const int row = place.row + stored_slot(kColumns, i, place.lane) / vectors_per_row(kColumns);
+    const bool exists = stored_line(kColumns, block, i, place.part, place.lane) < work.order &&
+                        (launch.rows_per_warp() == 1 || row < work.row_count);
+    const int byte = stored_byte(kColumns, block, i, place.part, place.lane);
     std::uint32_t words[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w)
@@ -225,8 +285,17 @@ __device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, 
       for (int w = 0; w < 4; ++w)
         words[w] ^= rows::pair_signs(eight, w);
     }
-    ptx::st_global_if(exists, to + byte, words);
+    ptx::st_global_if(exists, work.out + row * work.out_stride + byte, words);
   }
+}
+
+template <WarpLaunch launch>
+__device__ WarpPlace this_place() {
+  const int warp = rows::uniform_warp(), of_row = warp % launch.warps_per_row();
+  return {static_cast<int>(blockIdx.x) * launch.rows_per_block() +
+              warp / launch.warps_per_row() * launch.rows_per_warp(),
+          of_row % launch.parts(), of_row / launch.parts() % launch.splits,
+          of_row / (launch.parts() * launch.splits), static_cast<int>(threadIdx.x & 31U)};
 }
 
 /// @tparam with_signs  kernels of their own: what a branch around the operands keeps alive costs the longest
@@ -234,39 +303,55 @@ __device__ void finish_block(Sums& d, const WarpWork& work, int row, int block, 
 template <Dtype dtype, WarpLaunch launch, bool with_signs>
 __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
     rows_in_registers(const __grid_constant__ WarpWork work) {
-  static_assert(launch.halves == 1 || (launch.teams == 1 && launch.together == 1), "one exchange a round");
+  static_assert(launch.exchange_words() == 0 || (launch.teams == 1 && launch.together == 1),
+                "one exchange a round");
+  static_assert(launch.parts() == 1 || launch.splits == 1, "one sort of exchange");
   constexpr bool kOneRound = launch.teams == launch.rounds();
-  __shared__ __align__(16) float exchange[launch.halves == 1 ? 4 : launch.exchange_words()];
-  const int lane = static_cast<int>(threadIdx.x & 31U), warp = rows::uniform_warp();
-  const int of_row = warp % launch.warps_per_row(), half = of_row % launch.halves;
-  const int row = static_cast<int>(blockIdx.x) * launch.rows_per_block() + warp / launch.warps_per_row();
-  const rows::Stage2Constants constants(lane, lane_of_fragment(lane));
-  BlockSigns<dtype, launch> signs(work, lane);
-  int round = of_row / launch.halves;
-  signs.fetch(round);
+  __shared__ __align__(16) float exchange[launch.exchange_words() == 0 ? 4 : launch.exchange_words()];
+  const WarpPlace place = this_place<launch>();
+  const rows::Stage2Constants constants(place.lane, lane_of_fragment(place.lane));
+  BlockSigns<dtype, launch> signs(work, place);
+  int round = place.team;
+  // Of two splits each makes the other one's block first.
+  const auto first_block = [&](int r) {
+    return launch.splits == 2 ? 2 * r + 1 - place.split : r * launch.together;
+  };
+  signs.fetch(first_block(round));
 
   ptx::griddepcontrol_wait();
-  if (row >= work.row_count) return;  // such a warp shares its row with none
-  HeldRow<launch> held(work, row, half, lane);
+  if (place.row >= work.row_count) return;  // such a warp shares its row with none
+  HeldRow<launch> held(work, place);
   if constexpr (launch.teams > 1) ptx::griddepcontrol_launch_dependents();
   if constexpr (launch.warps_per_row() > 1)
     __syncthreads();  // in place, nobody may store before all have read
   if constexpr (with_signs) {
-    if (work.signs_first != nullptr) held.flip_signs(work, half, lane);
+    if (work.signs_first != nullptr) held.flip_signs(work, place);
   }
   held.arrange();
 
-  const float scales[2] = {work.scale, half == 0 ? work.scale : -work.scale};
+  const float scales[2] = {work.scale, place.part == 0 ? work.scale : -work.scale};
   const auto make_blocks = [&] {
+    const std::uint32_t buffer = ptx::shared_address(exchange);
+    if constexpr (launch.splits == 2) {
+      Sums given[1] = {};
+      exact_stage<dtype>(given, held, signs);
+      signs.fetch(2 * round + place.split);
+      give_sums(given[0], buffer, round, place);
+    }
     Sums d[launch.together] = {};
     exact_stage<dtype>(d, held, signs);
-    if constexpr (!kOneRound) signs.fetch(min(round + launch.teams, launch.rounds() - 1));
+    if constexpr (!kOneRound) signs.fetch(first_block(min(round + launch.teams, launch.rounds() - 1)));
+    if constexpr (launch.splits == 2) {
+      __syncthreads();
+      take_sums(d[0], buffer, round, place);
+    }
 #pragma unroll
     for (int b = 0; b < launch.together; ++b) {
-      if constexpr (launch.halves == 2)
-        exchange_halves(d[b], ptx::shared_address(exchange), round, half, lane);
-      finish_block<dtype, launch, with_signs>(d[b], work, row, round * launch.together + b, half, lane,
-                                              constants, scales);
+      rows::register_butterflies<4, 32>(reinterpret_cast<float(&)[32]>(d[b]));  // b0-b2
+      if constexpr (launch.parts() == 2) exchange_parts(d[b], buffer, round, place.part, place.lane);
+      add_vectors<launch>(d[b], constants, place.lane);
+      const int block = launch.splits == 2 ? 2 * round + place.split : round * launch.together + b;
+      put_block<dtype, launch, with_signs>(d[b], work, place, block, scales);
     }
   };
   if constexpr (kOneRound) {

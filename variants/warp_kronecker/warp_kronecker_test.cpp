@@ -22,92 +22,104 @@ using rows::matrix_problem;
 using rows::ProductTile;
 using rows::Words;
 
-/// Every warp of one row: the steps of rows_in_registers.
-class HostRow {
+/// Every warp of the rows that one holds: the steps of rows_in_registers.
+class HostRows {
  public:
-  HostRow(const Problem& problem, const Operands& operands, const reference::TensorCore& core,
-          const WarpCut& cut, const WarpLaunch& launch)
+  HostRows(const Problem& problem, const Operands& operands, const reference::TensorCore& core,
+           const WarpCut& cut, const WarpLaunch& launch)
       : problem_(problem),
-        cut_(cut),
+        order_(cut.shape.order),
         launch_(launch),
-        matrix_(rows::sign_table(cut.shape(), cut.order, cut.slow)),
+        matrix_(sign_words_of(cut, launch)),
         in_(static_cast<const std::uint16_t*>(operands.in)),
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
         products_(problem.dtype(), core),
         exchange_(static_cast<std::size_t>(launch.exchange_words()), std::nanf("")) {}
 
-  void run(std::int64_t row) {
+  void run(std::int64_t first_row) {
     for (int team = 0; team < launch_.teams; ++team) {
-      for (int round = team; round < launch_.rounds(); round += launch_.teams) {
-        for (int b = 0; b < launch_.together; ++b)
-          make_block(row, round, round * launch_.together + b);
-      }
+      for (int round = team; round < launch_.rounds(); round += launch_.teams)
+        make_blocks(first_row, round);
     }
   }
 
  private:
   using Sums = std::array<ProductTile, 8>;
+  /// Of the two parts, or of the two splits.
+  using BothSums = std::array<Sums, 2>;
 
-  /// Words of the vector at `byte` of a row, or zeros behind the matrix.
+  std::int64_t row_of(std::int64_t first_row, int slot) const {
+    return first_row + slot / vectors_per_row(launch_.columns);
+  }
+  /// An element of the vector at `byte` of a row, or zero behind the matrix and behind the last row.
   std::uint16_t loaded(std::int64_t row, int byte, int line, int e) const {
-    if (line >= cut_.order) return 0;
+    if (line >= order_ || row >= problem_.rows) return 0;
     const int element = byte / 2 + e;
     return rows::flipped(in_[row * problem_.in.row_stride + element],
                          problem_.op.signs_come_last() ? nullptr : flips_, element);
   }
   /// Register r of operand B of column j: as HeldRow::arrange leaves it.
-  Words operand(std::int64_t row, int half, int step, int j, int r) const {
+  Words operand(std::int64_t first_row, int part, int step, int j, int r) const {
     return Words::from([&](std::size_t at) {
       const int lane = static_cast<int>(at);
+      const std::int64_t row = row_of(first_row, loaded_slot(launch_.columns, lane));
       std::uint32_t word = 0;
       for (int i = 2 * r; i < 2 * r + 2; ++i) {
-        const int byte = loaded_byte(launch_.halves, step, i, half, lane);
+        const int byte = loaded_byte(launch_.columns, step, i, part, lane);
         word |= std::uint32_t{loaded(row, byte, loaded_line(step, i, lane), j)} << (16 * (i % 2));
       }
       return word;
     });
   }
 
-  Sums exact_stage(std::int64_t row, int half, int block) const {
+  Sums exact_stage(std::int64_t first_row, int part, int split, int block) const {
+    const std::size_t table = matrix_.size() / static_cast<std::size_t>(launch_.splits);
+    const auto begin = matrix_.begin() + static_cast<std::ptrdiff_t>(table) * split;
+    const std::vector<std::uint32_t> signs(begin, begin + static_cast<std::ptrdiff_t>(table));
     Sums d{};
     for (int step = 0; step < launch_.k_steps; ++step) {
+      const int of_row = split * launch_.k_steps + step;
       Words a[4];
-      rows::signs_on_host(a, matrix_, problem_.dtype(), launch_.k_steps, block, step);
+      rows::signs_on_host(a, signs, problem_.dtype(), launch_.k_steps, block, step);
       for (int j = 0; j < 8; ++j) {
-        products_.multiply_add(d[static_cast<std::size_t>(j)], a,
-                               {operand(row, half, step, j, 0), operand(row, half, step, j, 1)});
+        products_.multiply_add(
+            d[static_cast<std::size_t>(j)], a,
+            {operand(first_row, part, of_row, j, 0), operand(first_row, part, of_row, j, 1)});
       }
     }
+    return d;
+  }
+  static void add_elements(Sums& d) {
     for (std::size_t distance = 1; distance < 8; distance *= 2) {
       for (std::size_t j = 0; j < 8; ++j)
         if (j / distance % 2 == 0) rows::butterfly(d[j], d[j + distance]);
     }
-    return d;
   }
 
-  /// exchange_halves, of both halves.
-  void exchange_halves(std::array<Sums, 2>& d, int round) {
-    const auto word = [&](int half, int pair, std::size_t lane, std::size_t i) -> float& {
-      return exchange_.at(
-          static_cast<std::size_t>(exchanged_word(round, half, pair, static_cast<int>(lane))) + i);
+  float& word_at(int word, std::size_t i) { return exchange_.at(static_cast<std::size_t>(word) + i); }
+
+  /// exchange_parts, of both.
+  void exchange_parts(BothSums& d, int round) {
+    const auto word = [&](int part, int pair, std::size_t lane, std::size_t i) -> float& {
+      return word_at(exchanged_word(round, part, pair, static_cast<int>(lane)), i);
     };
-    for (std::size_t half = 0; half < 2; ++half) {
+    for (std::size_t part = 0; part < 2; ++part) {
       for (int pair = 0; pair < 4; ++pair) {
         for (std::size_t lane = 0; lane < 32; ++lane) {
           for (std::size_t i = 0; i < 4; ++i)
-            word(static_cast<int>(half), pair, lane, i) =
-                d[half][2 * static_cast<std::size_t>(pair) + i / 2][(half == 0 ? 2 : 0) + i % 2].at[lane];
+            word(static_cast<int>(part), pair, lane, i) =
+                d[part][2 * static_cast<std::size_t>(pair) + i / 2][(part == 0 ? 2 : 0) + i % 2].at[lane];
         }
       }
     }
-    for (std::size_t half = 0; half < 2; ++half) {
+    for (std::size_t part = 0; part < 2; ++part) {
       for (int pair = 0; pair < 4; ++pair) {
         for (std::size_t lane = 0; lane < 32; ++lane) {
           for (std::size_t i = 0; i < 4; ++i) {
-            ProductTile& sums = d[half][2 * static_cast<std::size_t>(pair) + i / 2];
-            const float kept = sums[(half == 0 ? 0 : 2) + i % 2].at[lane];
-            const float other = word(1 - static_cast<int>(half), pair, lane, i);
+            ProductTile& sums = d[part][2 * static_cast<std::size_t>(pair) + i / 2];
+            const float kept = sums[(part == 0 ? 0 : 2) + i % 2].at[lane];
+            const float other = word(1 - static_cast<int>(part), pair, lane, i);
             sums[i % 2].at[lane] = kept + other;
             sums[2 + i % 2].at[lane] = kept - other;
           }
@@ -116,24 +128,86 @@ class HostRow {
     }
   }
 
-  void make_block(std::int64_t row, int round, int block) {
-    std::array<Sums, 2> d{};
-    for (int half = 0; half < launch_.halves; ++half)
-      d[static_cast<std::size_t>(half)] = exact_stage(row, half, std::min(block, launch_.k_steps - 1));
-    if (launch_.halves == 2) exchange_halves(d, round);
-    for (int half = 0; half < launch_.halves; ++half)
-      finish_block(d[static_cast<std::size_t>(half)], row, block, half);
+  /// The block that each split finishes: give_sums and take_sums.
+  BothSums sums_of_splits(std::int64_t first_row, int round) {
+    const auto each_word = [](const auto& f) {
+      for (std::size_t j = 0; j < 8; ++j)
+        for (std::size_t i = 0; i < 4; ++i)
+          for (std::size_t lane = 0; lane < 32; ++lane)
+            f(j, i, lane);
+    };
+    const auto word = [&](int split, std::size_t j, std::size_t lane, std::size_t i) -> float& {
+      return word_at(received_word(round, split, static_cast<int>(j), static_cast<int>(lane)), i);
+    };
+    BothSums own;
+    for (int split = 0; split < 2; ++split) {
+      const Sums given = exact_stage(first_row, 0, split, 2 * round + 1 - split);
+      each_word([&](std::size_t j, std::size_t i, std::size_t lane) {
+        word(1 - split, j, lane, i) = given[j][i].at[lane];
+      });
+      own[static_cast<std::size_t>(split)] = exact_stage(first_row, 0, split, 2 * round + split);
+    }
+    for (int split = 0; split < 2; ++split) {
+      each_word([&](std::size_t j, std::size_t i, std::size_t lane) {
+        own[static_cast<std::size_t>(split)][j][i].at[lane] += word(split, j, lane, i);
+      });
+    }
+    return own;
   }
 
-  void finish_block(Sums& d, std::int64_t row, int block, int half) {
-    for (ProductTile& x : d)
-      products_.eight_point_stage(x, lane_of_fragment);
+  void make_blocks(std::int64_t first_row, int round) {
+    if (launch_.splits == 2) {
+      BothSums d = sums_of_splits(first_row, round);
+      for (int split = 0; split < 2; ++split) {
+        Sums& sums = d[static_cast<std::size_t>(split)];
+        add_elements(sums);
+        finish_block(sums, first_row, 2 * round + split, 0);
+      }
+      return;
+    }
+    for (int b = 0; b < launch_.together; ++b) {
+      const int block = round * launch_.together + b;
+      BothSums d{};
+      for (int part = 0; part < launch_.parts(); ++part) {
+        Sums& sums = d[static_cast<std::size_t>(part)];
+        sums = exact_stage(first_row, part, 0, std::min(block, launch_.blocks() - 1));
+        add_elements(sums);
+      }
+      if (launch_.parts() == 2) exchange_parts(d, round);
+      for (int part = 0; part < launch_.parts(); ++part)
+        finish_block(d[static_cast<std::size_t>(part)], first_row, block, part);
+    }
+  }
+
+  void add_vectors(Sums& d) const {
+    for (ProductTile& x : d) {
+      if (launch_.rows_per_warp() == 1) {
+        products_.eight_point_stage(x, lane_of_fragment);
+        continue;
+      }
+      for (rows::Floats& sums : x) {
+        const rows::Floats before = sums;
+        for (std::size_t lane = 0; lane < 32; ++lane)
+          sums.at[lane] = before.at[lane ^ 1] + (lane % 2 == 0 ? before.at[lane] : -before.at[lane]);
+      }
+      if (vectors_per_row(launch_.columns) != 4) continue;
+      for (std::size_t i = 0; i < 4; i += 2) {
+        const rows::Floats low = x[i], high = x[i + 1];
+        x[i] = low + high;
+        x[i + 1] = low - high;
+      }
+    }
+  }
+
+  void finish_block(Sums& d, std::int64_t first_row, int block, int part) {
+    add_vectors(d);
     for (int i = 0; i < 4; ++i) {
       const float scale =
-          static_cast<float>(problem_.scale) * (launch_.halves == 2 && half == 1 && i >= 2 ? -1.0F : 1.0F);
+          static_cast<float>(problem_.scale) * (launch_.parts() == 2 && part == 1 && i >= 2 ? -1.0F : 1.0F);
       for (int lane = 0; lane < 32; ++lane) {
-        if (stored_line(launch_.halves, block, i, half, lane) >= cut_.order) continue;
-        const int byte = stored_byte(launch_.halves, block, i, half, lane);
+        const std::int64_t row = row_of(first_row, stored_slot(launch_.columns, i, lane));
+        if (stored_line(launch_.columns, block, i, part, lane) >= order_ || row >= problem_.rows) continue;
+        const int byte = stored_byte(launch_.columns, block, i, part, lane);
         for (int j = 0; j < 8; ++j) {
           const float x =
               d[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)].at[static_cast<std::size_t>(lane)];
@@ -147,7 +221,7 @@ class HostRow {
   }
 
   Problem problem_;
-  WarpCut cut_;
+  int order_;
   WarpLaunch launch_;
   std::vector<std::uint32_t> matrix_;
   const std::uint16_t* in_;
@@ -161,7 +235,7 @@ class HostRow {
 std::vector<WarpLaunch> launches_of(const WarpCut& cut) {
   std::vector<WarpLaunch> launches;
   std::ranges::copy_if(kLaunches, std::back_inserter(launches),
-                       [&](const WarpLaunch& launch) { return launch.serves(cut); });
+                       [&](const WarpLaunch& launch) { return launch.serves(cut.shape); });
   return launches;
 }
 
@@ -169,41 +243,53 @@ void expect_right(const Problem& problem, InputClass input_class, const referenc
   const WarpCut cut = cut_for(problem.op).value();
   for (const WarpLaunch& launch : launches_of(cut)) {
     rows::expect_right(problem, input_class, [&](const Operands& operands) {
-      HostRow row(problem, operands, core, cut, launch);
-      for (std::int64_t r = 0; r < problem.rows; ++r)
-        row.run(r);
+      HostRows rows(problem, operands, core, cut, launch);
+      for (std::int64_t r = 0; r < problem.rows; r += launch.rows_per_warp())
+        rows.run(r);
     });
   }
 }
 
-/// Every number of k steps, with one half and two; orders that are and are no multiple of 16; transposes,
-/// signs.
+/// Every number of k steps of every number of columns, in one warp and split over two; orders that are and
+/// are no multiple of 16; transposes, signs.
 std::vector<std::string> operators() {
-  return {"12x64",  "12x128",  "20x64",       "28x64",        "36x64",        "20x128",
-          "12x256", "28x128",  "60x64",       "68x64",        "76x64",        "20x256",
-          "84x64",  "44x128",  "12x512",      "100x64",       "108x64",       "28x256",
-          "36x256", "20x512",  "84x128",      "12x1024",      "100x128",      "108x128",
-          "28x512", "28tx128", "12x64+signs", "signs+28x128", "28x512+signs", "signs+12x1024"};
+  return {"12x64",  "12x128",        "20x64",       "28x64",        "36x64",        "20x128",
+          "12x256", "28x128",        "60x64",       "68x64",        "76x64",        "20x256",
+          "84x64",  "44x128",        "12x512",      "100x64",       "108x64",       "28x256",
+          "36x256", "20x512",        "84x128",      "12x1024",      "100x128",      "108x128",
+          "28x512", "28tx128",       "12x64+signs", "signs+28x128", "28x512+signs", "signs+12x1024",
+          "12x32",  "28x32",         "44x32",       "60x32",        "76x32",        "92x32",
+          "108x32", "12x16",         "20x16",       "36x16",        "52x16",        "68x16",
+          "84x16",  "100x16",        "140x64",      "172x64",       "132x32",       "148x32",
+          "180x32", "148x16",        "132x16",      "180x16",       "28x32+signs",  "signs+44x16",
+          "28tx32", "140tx64+signs", "signs+180x16"};
+}
+
+/// Those of two warps side by side, and the last row alone in one.
+std::int64_t rows_of(const std::string& op) {
+  const int columns = cut_for(parse_operator(op)).value().shape.columns;
+  return columns == kColumns / 4 ? 5 : columns == kColumns / 2 ? 3 : 1;
 }
 
 class WarpKronecker : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(WarpKronecker, IntegersAreExact) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16})
-    expect_right(matrix_problem(dtype, GetParam(), 1), InputClass::integers, reference::kAmpereTensorCore);
+    expect_right(matrix_problem(dtype, GetParam(), rows_of(GetParam())), InputClass::integers,
+                 reference::kAmpereTensorCore);
 }
 
 TEST_P(WarpKronecker, OneRoundingOfRandomRows) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (const reference::TensorCore& core : {reference::kAmpereTensorCore, reference::kHopperTensorCore})
-      expect_right(matrix_problem(dtype, GetParam(), 1), InputClass::normal, core);
+      expect_right(matrix_problem(dtype, GetParam(), rows_of(GetParam())), InputClass::normal, core);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, WarpKronecker, ::testing::ValuesIn(operators()), rows::name_of_operator);
 
 TEST(WarpKroneckerPlan, RowStridesLeaveGaps) {
-  for (const char* op : {"28x64", "12x1024"}) {
+  for (const char* op : {"28x64", "12x1024", "28x32", "20x16", "140x64"}) {
     Problem problem = matrix_problem(Dtype::f16, op, 3);
     problem.placement = Placement::out_of_place;
     problem.in.row_stride = problem.n() + 8;
@@ -215,7 +301,7 @@ TEST(WarpKroneckerPlan, RowStridesLeaveGaps) {
 TEST(WarpKroneckerPlan, CutsAreThoseOfTheTable) {
   const auto text_of_cut = [](const char* op) {
     const std::optional<WarpCut> cut = cut_for(parse_operator(op));
-    return cut ? std::to_string(cut->order) + " x " + std::to_string(cut->shape().columns) : "none";
+    return cut ? std::to_string(cut->shape.order) + " x " + std::to_string(cut->shape.columns) : "none";
   };
   EXPECT_EQ(text_of_cut("12x64"), "12 x 64");
   EXPECT_EQ(text_of_cut("12x128"), "24 x 64");
@@ -225,8 +311,11 @@ TEST(WarpKroneckerPlan, CutsAreThoseOfTheTable) {
   EXPECT_EQ(text_of_cut("12x1024"), "96 x 128");
   EXPECT_EQ(text_of_cut("28x512"), "112 x 128");
   EXPECT_EQ(text_of_cut("28tx128+signs"), "56 x 64");
-  // Fewer columns than a warp holds, more rows than registers do, and other operators.
-  for (const char* op : {"28", "28x32", "116x64", "60x128", "28x1024", "76x2x36x2", "d28x64", "4096", "256r",
+  EXPECT_EQ(text_of_cut("28x32"), "28 x 32");
+  EXPECT_EQ(text_of_cut("180x16"), "180 x 16");
+  EXPECT_EQ(text_of_cut("172x64"), "172 x 64");
+  // Fewer columns than two vectors, more rows than registers hold, and other operators.
+  for (const char* op : {"28", "28x8", "60x128", "140x128", "28x1024", "76x2x36x2", "d28x64", "4096", "256r",
                          "4096+signs", "428x32"})
     EXPECT_EQ(text_of_cut(op), "none") << op;
 }
@@ -235,14 +324,14 @@ TEST(WarpKroneckerPlan, FewRowsAreSharedByWarps) {
   const auto launch = [](const char* op, std::int64_t rows) {
     return launch_for(cut_for(parse_operator(op)).value(), rows, 132);
   };
-  EXPECT_EQ(launch("12x64", 1), (WarpLaunch{1, 1, 1, 1})) << "one block of the product";
-  EXPECT_EQ(launch("12x128", 12 * 132), (WarpLaunch{2, 1, 2, 1}));
-  EXPECT_EQ(launch("12x128", 12 * 132 + 1), (WarpLaunch{2, 1, 1, 2}));
-  EXPECT_EQ(launch("28x256", 132), (WarpLaunch{7, 1, 4, 1}));
-  EXPECT_EQ(launch("28x256", 133), (WarpLaunch{7, 1, 2, 1}));
-  EXPECT_EQ(launch("28x256", 264), (WarpLaunch{7, 1, 2, 1}));
-  EXPECT_EQ(launch("28x256", 265), (WarpLaunch{7, 1, 1, 1}));
-  EXPECT_EQ(launch("28x512", 1), (WarpLaunch{7, 2, 1, 1})) << "halves are not shared again";
+  EXPECT_EQ(launch("12x64", 1), (WarpLaunch{1, 64, 1, 1, 1})) << "one block of the product";
+  EXPECT_EQ(launch("12x128", 12 * 132), (WarpLaunch{2, 64, 1, 2, 1}));
+  EXPECT_EQ(launch("12x128", 12 * 132 + 1), (WarpLaunch{2, 64, 1, 1, 2}));
+  EXPECT_EQ(launch("28x256", 132), (WarpLaunch{7, 64, 1, 4, 1}));
+  EXPECT_EQ(launch("28x256", 133), (WarpLaunch{7, 64, 1, 2, 1}));
+  EXPECT_EQ(launch("28x256", 264), (WarpLaunch{7, 64, 1, 2, 1}));
+  EXPECT_EQ(launch("28x256", 265), (WarpLaunch{7, 64, 1, 1, 1}));
+  EXPECT_EQ(launch("28x512", 1), (WarpLaunch{7, 128, 1, 1, 1})) << "parts are not shared again";
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
@@ -250,34 +339,40 @@ TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
     EXPECT_LE(launch.threads(), 128);
     EXPECT_GE(launch.threads() * launch.resident_blocks(), 32);
     EXPECT_LE(launch.teams, launch.rounds()) << "no team without a block";
-    EXPECT_TRUE(launch.warps_per_row() == 1 || launch.rows_per_block() == 1) << "the block's barrier";
+    EXPECT_EQ(launch.threads(),
+              32 * launch.warps_per_row() * launch.rows_per_block() / launch.rows_per_warp());
+    EXPECT_TRUE(launch.warps_per_row() == 1 || launch.rows_per_block() == launch.rows_per_warp())
+        << "the block's barrier";
   };
   std::ranges::for_each(kLaunches, check);
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchIsTakenForSomeNumberOfRows) {
   for (const WarpLaunch& launch : kLaunches) {
-    const WarpCut cut{16 * launch.k_steps, launch.halves, {}};
+    const WarpCut cut{{16 * launch.blocks(), launch.columns}, {}};
     const std::int64_t most = std::int64_t{launch.most_rows_per_multiprocessor()} * 132;
     EXPECT_EQ(launch_for(cut, most, 132), launch) << launch.k_steps << ' ' << launch.teams;
   }
 }
 
-// Every warp-wide load and store is of whole sectors: 64 consecutive bytes at least.
+// Every warp-wide load and store is of whole sectors: 64 consecutive bytes of a row of the problem at least,
+// 32 with fewer than 64 columns.
 TEST(WarpKroneckerPlan, LanesMeetInWholeSectors) {
-  for (const int halves : {1, 2}) {
+  for (const int columns : {16, 32, 64, 128}) {
+    const int pieces = columns < kColumns ? 2 : 4;
     for (int i = 0; i < 4; ++i) {
-      std::set<int> loaded, stored;
+      std::set<int> loaded, stored;  // vectors of rows that lie 2^20 vectors apart
+      const auto at = [&](int slot, int byte) { return (slot / vectors_per_row(columns) << 20) + byte / 16; };
       for (int lane = 0; lane < 32; ++lane) {
-        loaded.insert(loaded_byte(halves, 0, i, 0, lane) / 16);
-        stored.insert(stored_byte(halves, 0, i, 0, lane) / 16);
+        loaded.insert(at(loaded_slot(columns, lane), loaded_byte(columns, 0, i, 0, lane)));
+        stored.insert(at(stored_slot(columns, i, lane), stored_byte(columns, 0, i, 0, lane)));
       }
       EXPECT_EQ(loaded.size(), 32U);
       EXPECT_EQ(stored.size(), 32U);
       for (const std::set<int>& vectors : {loaded, stored}) {
         for (const int vector : vectors)
-          for (int piece = 0; piece < 4; ++piece)
-            EXPECT_TRUE(vectors.contains(vector / 4 * 4 + piece)) << halves << " " << i << " " << vector;
+          for (int piece = 0; piece < pieces; ++piece)
+            EXPECT_TRUE(vectors.contains(vector / pieces * pieces + piece)) << columns << " " << vector;
       }
     }
   }
@@ -293,8 +388,8 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
     EXPECT_NE(refusal(text, a100_description()).find(words), std::string::npos)
         << refusal(text, a100_description());
   };
-  expect_named("f16/28x1024/r5", "up to n = 14336");
-  expect_named("f16/140x64/r5", "64 or more up to n = 7168, 128 or more up to n = 14336");
+  expect_named("f16/28x1024/r5", "cut to D times 16, 32 or 64 with D to 112 or of 129 to 192");
+  expect_named("f16/140x128/r5", "or to D times 128 with D of 65 to 112");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");
