@@ -73,10 +73,10 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _costs(rows: pd.DataFrame) -> pd.Series:
-    """Of the variants that are as fast as the fastest, warm: how many times the time of the fastest they take, in their worse mode."""
+    """Of the variants that are as fast as the fastest, warm and up to noise: how many times the time of the fastest they take, in their worse mode."""
     times = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
     costs = times / times.min()
-    return costs[costs.drop(columns="cold", errors="ignore").max(axis="columns") <= AS_FAST].max(axis="columns")
+    return costs[costs.drop(columns="cold", errors="ignore").max(axis="columns") <= AS_FAST + INDIFFERENCE].max(axis="columns")
 
 
 # Before the variant butterflies was split off, mma_split served these with the same kernels.
