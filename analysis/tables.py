@@ -365,9 +365,9 @@ def own_by_size(device: Device, dtype: str) -> pd.DataFrame:
 
 def covers_widths(device: Device) -> bool:
     """Whether rows of any length were measured in place, as the grid `widths` does: not beside codes alone, nor at the few sizes of
-    the grid `tune`."""
+    the grid `tune` or of a part of it."""
     results = device.results
-    grids = {folder.context.get("grid") for folder in device.folders if folder.has("results.csv")}
+    grids = {Path(str(folder.context.get("grid"))).stem for folder in device.folders if folder.has("results.csv")}
     return grids != {"tune"} and bool(((results["family"] == "width") & (results["placement"] == "in")).any())
 
 

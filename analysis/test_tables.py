@@ -473,14 +473,15 @@ def test_the_score_is_half_at_the_published_kernel_and_one_at_the_copy(tmp_path)
 
 
 def test_few_row_lengths_beside_codes_are_no_run_of_row_lengths(tmp_path):
-    """Nor are those of the grid `tune`."""
+    """Nor are those of the grid `tune`, or of a part of it that a file holds."""
 
     def lengths(name: str, **placed: object) -> bool:
         writer = FolderWriter(grid=name)
         writer.measure("kronecker", "f16", 14336, 14336, "replay", operator="28x512", time_us=2.0, limit_us=1.0, fraction_of_limit=0.5, **placed)
         return tables.covers_widths(load([writer.write(tmp_path / name)])[0])
 
-    assert lengths("widths", placement="in") and not lengths("fused", placement="out") and not lengths("tune", placement="in")
+    assert lengths("widths", placement="in") and not lengths("fused", placement="out")
+    assert not lengths("tune", placement="in") and not lengths("tune.grid", placement="in")
 
 
 def test_times_beside_another_variant_by_place(tmp_path):

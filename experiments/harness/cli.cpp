@@ -155,7 +155,7 @@ std::string list_variants(const DeviceInfo& device) {
   std::map<std::string, std::vector<std::string_view>> absent;  // names by the reason
   for (const Variant* variant : registry()) {
     std::string supported;
-    for (const Dtype dtype : kAllDtypes) {
+    for (const Dtype dtype : kEveryDtype) {
       const std::string range = range_supported(*variant, dtype, device);
       if (!range.empty()) supported += (supported.empty() ? "" : ", ") + range;
     }
@@ -178,7 +178,7 @@ std::string list_variants_json(const DeviceInfo& device, const std::string& mach
                                     {"summary", variant->summary},
                                     {"memory", name_of(variant->memory)},
                                     {"support", nlohmann::ordered_json::array()}};
-    for (const Dtype dtype : kAllDtypes) {
+    for (const Dtype dtype : kEveryDtype) {
       for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
         entry["support"].push_back(describe_support(*variant, dtype, placement, device));
       }
