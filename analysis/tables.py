@@ -487,7 +487,7 @@ def support(device: Device, *, special=False) -> pd.DataFrame:
     ok = correct(device.results)
     picked = ok[ok["picked"] != ""].assign(variant=lambda rows: rows["picked"])
     both = pd.concat([ok.assign(answer="takes"), picked.assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
-    both = both[~both["variant"].astype(str).str.startswith("peer:")]
+    both = both[~both["variant"].astype(str).str.startswith("peer:")].astype({"n": "int64"})  # a table without rows has no type
     if special:
         both = both[(both["encoding"] != "") | (both["n"] & (both["n"] - 1) != 0)]
     output = both["encoding"].astype(str).str.replace(r"^((?:.*>)?[^:,/]*).*", r"\1", regex=True).replace("", "rows")

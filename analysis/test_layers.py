@@ -69,6 +69,13 @@ def test_who_supports_what(tmp_path):
     assert found.loc[("naive", "f16"), ["takes", "refuses", "output"]].to_list() == ["16, 4096", "", "rows"]
 
 
+def test_row_lengths_of_a_run_in_which_nothing_was_refused(tmp_path):
+    writer = FolderWriter()
+    writer.measure("auto", "f16", 14336, 14336, "replay", operator="28x512", settings='{"picked":"kronecker"}')
+    found = tables.support(device_of(writer, tmp_path), special=True)
+    assert set(found[["variant", "takes"]].itertuples(index=False, name=None)) == {("kronecker", "14336"), ("auto", "14336")}
+
+
 def test_who_writes_which_codes(tmp_path):
     """By format, behind what comes before; the page lists variants as the ladder does."""
     writer = gpu_folder(**TINY)
