@@ -715,14 +715,15 @@ def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
             if not placements:
                 reasons.append((variant["name"], next(r["reason"] for s in variant["support"] for r in s["refused"])))
         support = drawn("support", pd.DataFrame(rows))
-        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons, special=_special_support(devices))
+        special = _special_support(devices, [variant["name"] for variant in listing["variants"]])
+        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons, special=special)
     except (KeyError, TypeError, StopIteration) as error:
         raise ResultsError(f"the support list lacks {error}") from None
 
 
-def _special_support(devices: Sequence[Device]) -> str:
-    """Row lengths m 2^k and codes that variants took, of the newest run of each."""
-    wanted = (tables.covers_widths, tables.covers_fused)
+def _special_support(devices: Sequence[Device], variants: Sequence[str] = ()) -> str:
+    """Row lengths m 2^k and codes that variants took, of the newest run of each, in the order of `variants`."""
+    wanted = (tables.covers_tune, tables.covers_widths, tables.covers_fused)
     found = {id(d): d for w in wanted for d in newest(devices, w)}
     frames = [tables.support(d, special=True) for d in found.values()]
     rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})
@@ -731,8 +732,8 @@ def _special_support(devices: Sequence[Device]) -> str:
         alike = kept.groupby(["variant", "dtype", "placement", "output"], sort=False)["takes"]
         kept = alike.agg(lambda takes: tables.n_ranges(n for text in takes for n in tables.n_listed(text))).reset_index()
     lengths = [text if len(ns := re.findall(r"\d+", text)) < 9 else f"{len(ns)} lengths, {ns[0]} to {ns[-1]}" for text in kept["takes"]]
-    latest_first = sorted(found.values(), key=lambda d: d.newest.context["utc_start"], reverse=True)
-    ladder = tables.ordered(kept.get("variant", ()), [v for d in latest_first for v in d.variants])
+    widest_first = sorted(found.values(), key=lambda d: len(d.newest.context["variants"]), reverse=True)
+    ladder = tables.ordered(kept.get("variant", ()), [*variants, *(v for d in widest_first for v in d.variants)])
     kept = kept.assign(lengths=lengths, rank=[ladder.index(v) for v in kept.get("variant", ())])
     return drawn("special-support", kept.sort_values("rank", kind="stable"))
 
@@ -782,7 +783,7 @@ def measured_sections(devices: list[Device], shown: list[Device]) -> dict[str, s
             frame = tables.every_share(device, dtype)
             frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
             parts.append(("Share of the copy limit, in place", device, drawn("measured", frame, dtype=dtype)))
-        found[folder] = render("measured.md.j2", parts=parts, missing="The newest runs do not have this variant.")
+        found[folder] = render("measured.md.j2", parts=parts, missing="The newest runs do not have this variant.", in_results=True)
     for variant, ns in BESIDE.items():
         runs_beside = newest(devices, lambda d, v=variant: bool((tables.beside_variant(d, v, "kronecker")["rows"] == 1).any()))  # type: ignore[misc]
         what = "f16 in place: time, and that over the time of `kronecker` in the same run"
@@ -790,7 +791,7 @@ def measured_sections(devices: list[Device], shown: list[Device]) -> dict[str, s
         if frames:
             beside = "No run has timed it beside `kronecker`. [docs/results.md](../../docs/results.md) has its powers of two."
             parts = [(what, run, drawn("beside", frames[run.name][frames[run.name]["n"].isin(ns)])) for run in runs_beside]
-            found[variant] = render("measured.md.j2", parts=parts, missing=beside)
+            found[variant] = render("measured.md.j2", parts=parts, missing=beside, in_results=False)
     hosts = {"cpu", "cpu_f64", "kokkos_openmp"}
     for host in newest(devices, lambda d: hosts <= set(tables.correct(d.results, mode="host", layout="in place")["variant"]))[:1]:
         frame = tables.correct(host.results, mode="host", layout="in place")
@@ -798,7 +799,7 @@ def measured_sections(devices: list[Device], shown: list[Device]) -> dict[str, s
         what = (
             f"n = {frame['n'].iloc[0]}, {tables.binary(int(frame['elements'].iloc[0]))} elements in place on {host.newest.context['host']['threads']} threads"
         )
-        found["cpu"] = render("measured.md.j2", parts=[(what, host, drawn("host", frame))])
+        found["cpu"] = render("measured.md.j2", parts=[(what, host, drawn("host", frame))], in_results=True)
     return found
 
 

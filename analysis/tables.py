@@ -371,6 +371,11 @@ def covers_widths(device: Device) -> bool:
     return grids != {"tune"} and bool(((results["family"] == "width") & (results["placement"] == "in")).any())
 
 
+def covers_tune(device: Device) -> bool:
+    """Whether all candidates of `auto` were timed, as the grid `tune` does."""
+    return any(folder.context.get("grid") == "tune" for folder in device.folders if folder.has("results.csv"))
+
+
 def covers_published(device: Device) -> bool:
     """Whether the comparison has every regime, beside the published kernels where this GPU has times of them: the run that README and
     docs/results.md show."""

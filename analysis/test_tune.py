@@ -99,7 +99,7 @@ def test_of_what_is_as_fast_warm_the_worse_mode_counts(tmp_path):
         ("warp_shuffle", 1 << 23, "cold"): 1.0,  # nor is it a candidate
     }
     assert chosen(tmp_path, times) == ["mma_split"], "3 % slower warm"
-    times["wgmma", 1 << 23, "alternating"] = 1.02
+    times["wgmma", 1 << 23, "alternating"] = 1.024  # 2 % and noise
     assert chosen(tmp_path / "again", times) == ["wgmma"], "5 % faster cold"
 
 

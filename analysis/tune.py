@@ -24,7 +24,7 @@ HEADER = ["dtype", "n", "elements", "placement", "launch", "variant"]
 # two within this of each other the choice of the next smaller size stays, so that noise does not make the table flicker. Times out of
 # the L2 repeat better than that, and a whole per cent would keep the choice of the L2 there, which at n = 8192 is 0.8 % slower.
 INDIFFERENCE = 0.005
-AS_FAST = 1.02  # times the fastest: what `auto` must keep warm wherever it was measured
+AS_FAST = 1.02  # times the fastest: what `auto` must keep warm wherever it was measured, up to INDIFFERENCE
 ROUNDS_ONCE = 1.1  # times the error of rounding the exact result once; a second rounding makes it 1.4
 LEAST_LENGTHS = 10  # of each dtype: the grid tune has 15 or 16
 PROBLEM = ["dtype", "n", "placement", "launch", "elements"]

@@ -345,17 +345,18 @@ TEST(Registry, EveryOfferOfTheTableIsAVariantsOwn) {
 TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   const std::set<std::string_view> kTakesEveryOperator{"cpu", "cpu_f64", "kokkos_serial", "kokkos_openmp"};
   // A matrix times 2^k where a launch fits, with or without signs, on an H200.
-  const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",      "428x32",   "428tx32",
-                                                     "76x2x36x2",  "d53x256",     "d53tx256", "4096+signs",
-                                                     "signs+4096", "28x128+signs"};
+  const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",       "428x32",   "428tx32",
+                                                     "76x2x36x2",  "d53x256",      "d53tx256", "4096+signs",
+                                                     "signs+4096", "28x128+signs", "44x32",    "140x64"};
   // The same on every tensor core.
   const std::set<std::string_view>& kTakenByMmaKronecker = kTakenByKronecker;
-  // One named matrix times 2^k from 64 on, rows to 14336.
-  const std::set<std::string_view> kTakenByWarpKronecker{"12x64", "28x512", "28x128+signs"};
+  // One named matrix times 2^k from 16 on, rows to 14336.
+  const std::set<std::string_view> kTakenByWarpKronecker{"12x64", "28x512", "28x128+signs", "44x32",
+                                                         "140x64"};
   const std::set<std::string_view> kTakenByMmaSplit{"4096+signs", "signs+4096"};
   // Matrices known by name, rows of a multiple of 8 elements up to 16384.
-  const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
-                                                  "76x2x36x2", "4x12",   "128x32"};
+  const std::set<std::string_view> kTakenByMatmul{"12x64", "28x512", "428x32", "428tx32", "76x2x36x2",
+                                                  "4x12",  "128x32", "44x32",  "140x64"};
   // Orders up to 32, in f32, without signs.
   const std::set<std::string_view> kTakenByNaive{"12x64", "28x512", "4x12", "128x32"};
   for (const Variant* variant : registry()) {
@@ -364,7 +365,7 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
         const Golden* row = golden_row(*variant, dtype);
         for (const std::string_view text :
              {"12x64", "28x512", "428x32", "428tx32", "76x2x36x2", "4x12", "d53x256", "d53tx256",
-              "4096+signs", "signs+4096", "28x128+signs", "128x32"}) {
+              "4096+signs", "signs+4096", "28x128+signs", "128x32", "44x32", "140x64"}) {
           for (const std::int64_t gap : {0, 8}) {
             Problem problem = make_problem(dtype, parse_operator(text), 5, Placement::out_of_place);
             problem.set_row_stride(problem.n() + gap);

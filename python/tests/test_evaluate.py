@@ -286,9 +286,11 @@ def demo(tmp_path_factory):
     output = tmp_path_factory.mktemp("evaluation")
     threads, begun = torch.get_num_threads(), time.process_time()
     torch.set_num_threads(2)  # threads that wait for others take processor time too
-    status = program.main(["--demo", "--output", str(output)])
-    torch.set_num_threads(threads)
-    assert status == 0 and time.process_time() - begun < 120  # a minute on two cores
+    try:
+        assert program.main(["--demo", "--output", str(output)]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    assert time.process_time() - begun < 120  # a minute on two cores
     return output
 
 

@@ -261,15 +261,18 @@ std::vector<std::int64_t> all_sizes() {
 
 std::span<const std::string_view> all_operators() {
   static constexpr std::string_view kOperators[] = {
-      "12x8",        "28x16",      "44",         "4x12",          "116x4",      "116tx4",
-      "428x2",       "428tx2",     "4x116",      "12x2x20x2",     "d5x16",      "d5tx16",
-      "16xd6",       "12xd5tx2",   "128+signs",  "signs+128",     "28x4+signs", "signs+116tx2",
-      "d5x16+signs", "28x512",     "428x32",     "signs+428tx32", "76x2x36x2",  "172x64+signs",
-      "12x256",      "116x128",    "116tx128",   "172x64",        "12x64",      "44x32",
-      "180x16",      "d28tx64",    "4096+signs", "signs+12x512",  "60x4x28x2",  "signs+60x4x28x2",
-      "116tx4x28x2", "132x4x28x2", "36x1024",    "52x1024+signs", "12x1024",    "4r",
-      "16r",         "64r",        "256r",       "256r+signs",    "28x64r",     "1024r",
-      "64+signs",    "signs+512",  "1024+signs", "signs+8192",    "16384+signs"};
+      "12x8",        "28x16",         "44",           "4x12",          "116x4",
+      "116tx4",      "428x2",         "428tx2",       "4x116",         "12x2x20x2",
+      "d5x16",       "d5tx16",        "16xd6",        "12xd5tx2",      "128+signs",
+      "signs+128",   "28x4+signs",    "signs+116tx2", "d5x16+signs",   "28x512",
+      "428x32",      "signs+428tx32", "76x2x36x2",    "172x64+signs",  "12x256",
+      "116x128",     "116tx128",      "172x64",       "12x64",         "44x32",
+      "180x16",      "20x16",         "28x32+signs",  "172x32",        "140x64",
+      "d28tx64",     "4096+signs",    "signs+12x512", "60x4x28x2",     "signs+60x4x28x2",
+      "116tx4x28x2", "132x4x28x2",    "36x1024",      "52x1024+signs", "12x1024",
+      "4r",          "16r",           "64r",          "256r",          "256r+signs",
+      "28x64r",      "1024r",         "64+signs",     "signs+512",     "1024+signs",
+      "signs+8192",  "16384+signs"};
   return kOperators;
 }
 

@@ -268,7 +268,7 @@ TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
 }
 
 // Rows of m 2^k in the registers of a warp: short ones, longer ones where there are very few or many, and on
-// Hopper few short ones.
+// Hopper few short ones, and those of at most half the order of kronecker's launch.
 TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
   const auto first = [](const std::string& text, const DeviceInfo& device) {
     return candidates(parse_problem(text), device).front()->name;
@@ -288,9 +288,18 @@ TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
       << "too much for one warp, too little for two";
   // A row length that no table has.
   EXPECT_EQ(first("f16/28x64/r5", h200_description()), "warp_kronecker");
+  for (const char* text : {"20x16/r100000", "12x32/r100000", "172x32/r5000", "36x32/r5", "36x32/r910"})
+    EXPECT_EQ(first(concat("f16/", text), h200_description()), "warp_kronecker") << text;
+  // Of a length that one has, but not with these orders.
+  EXPECT_EQ(first("f16/88x16/r5957", h200_description()), "warp_kronecker") << "44x32 goes to kronecker";
   const Problem many = parse_problem("f16/28x64/r5000");
   EXPECT_EQ(first(to_string(many), h200_description()),
             find_variant("kronecker").supports(many, h200_description()) ? "kronecker" : "warp_kronecker");
+  for (const char* text : {"100x16/r100000", "52x32/r5", "36x32/r911"}) {
+    const Problem problem = parse_problem(concat("f16/", text));
+    if (!find_variant("kronecker").supports(problem, h200_description())) continue;
+    EXPECT_EQ(first(to_string(problem), h200_description()), "kronecker") << text;
+  }
 }
 
 TEST(Rule, GivesTheRegularMatrixToTensorCoresInRegistersThenToFactors) {

@@ -86,6 +86,13 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
   return std::fabs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
 }
 
+/// Whether the grid `tune` has its factors: Sylvester's for 2^k, else those of operator_for. Signs,
+/// transposes and dense factors cost nothing that would change the choice; other orders of the length would.
+bool is_measured(const Operator& op) {
+  if (is_power_of_two(op.n())) return op.is_sylvester();
+  return std::ranges::equal(op.factors(), operator_for(op.n()).factors(), {}, &Factor::order, &Factor::order);
+}
+
 /// Whether Hopper's own kernels run there, by the build too.
 bool runs_wgmma(const DeviceInfo& device) {
   return static_cast<bool>(find_variant("wgmma").supports(make_problem(Dtype::f16, 65536, 1), device));
@@ -95,9 +102,7 @@ bool runs_wgmma(const DeviceInfo& device) {
 
 const FastestVariant* TuningTable::nearest(const Problem& problem) const {
   if (!problem.is_arranged_plainly() || !problem.encoding.is_plain()) return nullptr;  // none was measured
-  // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and
-  // transposes cost nothing that would change the choice.
-  if (is_power_of_two(problem.n()) != problem.op.is_sylvester()) return nullptr;
+  if (!is_measured(problem.op)) return nullptr;
   const auto nearest_of = [&](Placement placement) {
     const FastestVariant* best = nullptr;
     const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
@@ -166,8 +171,9 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
 }
 
 /// Whether rows of m 2^k are sooner in registers than in shared memory. Longer ones wait for the products of
-/// a warp or two. Of those to 7168 several warps share few, which is sooner, too; all of them are where there
-/// are many. By the grids `tune` and `widths` on an H200.
+/// a warp or two. Of those to 7168 in 64 columns several warps share few, which is sooner, too; all of them
+/// are where there are many. By the grids `tune` and `widths` on an H200; 5760 and 6016 go by the same
+/// limits.
 bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kAlways = 5632, kOneWarp = 7168, kAlwaysOfTwo = 10240;  // elements of a row
   constexpr std::int64_t kMany = std::int64_t{1} << 22;                          // elements
@@ -178,14 +184,14 @@ bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
 }
 
 /// The same beside Hopper's kernel, whose tensor copies take longer to begin and less to go on: few short
-/// rows, and those that fill less than half of its smallest tile.
+/// rows, and rows whose order is at most half that of the launch that `kronecker` has for them.
 bool is_sooner_than_tensor_copies(const Problem& problem) {
   const auto cut = warp_kronecker::cut_for(problem.op);
   if (!cut) return false;
   const auto tile = kronecker::choice_for(problem.op);
   if (tile && 2 * tile->order <= tile->launch.shape.order) return true;
-  const int few_steps = cut->shape.columns < warp_kronecker::kColumns ? 48 : 56;
-  return cut->shape.order <= few_steps && problem.elements() <= std::int64_t{1} << 20;
+  const int most_order = cut->shape.columns < warp_kronecker::kColumns ? 48 : 56;
+  return cut->shape.order <= most_order && problem.elements() <= std::int64_t{1} << 20;
 }
 
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {

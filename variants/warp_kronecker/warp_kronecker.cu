@@ -23,7 +23,9 @@ class WarpKroneckerPlan final : public Plan {
         matrix_(kept_table(sign_words_of(cut, launch))) {}
 
   std::size_t alignment() const override { return 16; }
-  Numerics numerics() const override { return rows::matrix_rows_numerics(problem()); }
+  Numerics numerics() const override {
+    return rows::matrix_rows_numerics(problem(), launch_.rows_per_warp() == 1);
+  }
 
   Settings settings() const override {
     return {{"order", std::int64_t{cut_.shape.order}},

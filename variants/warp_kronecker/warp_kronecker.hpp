@@ -18,8 +18,8 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-/// Columns that a warp holds: eight vectors of 16 bytes, one for each column of a product. Of X with more
-/// columns warps lie side by side, of X with fewer rows of the problem do.
+/// Columns that a warp holds: eight vectors of 16 bytes, one for each column of a product. Where X has more
+/// columns, warps lie side by side; where it has fewer, rows of the problem do.
 inline constexpr int kColumns = 64;
 /// Rows of X that a warp's registers hold: seven k steps. Two warps hold 192, as the sums of both take room.
 inline constexpr int kMostOrder = 112, kMostOrderOfTwo = 192;
@@ -44,6 +44,14 @@ struct WarpLaunch {
   /// Blocks of the product, with that beyond an odd number of k steps.
   constexpr int blocks() const { return k_steps * splits; }
   constexpr int rounds() const { return (k_steps + together - 1) / together; }
+  /// The first of the `together` blocks that a warp of this split finishes in a round.
+  constexpr int first_block(int round, int split) const {
+    return splits == 2 ? 2 * round + split : round * together;
+  }
+  /// Whether rows of X of this step of a split may lie behind the matrix.
+  constexpr bool may_pass_matrix(int step) const { return step >= k_steps - splits; }
+  /// Word of sign_words_of at which those of a split begin.
+  constexpr int table_begin(int split) const { return split * blocks() * rows::sign_words(k_steps) * 32; }
   /// Warps that share a row have a block to themselves, so that its barrier is theirs. Other blocks are
   /// small, so that few rows spread and registers go out in small parts; of one step two warps, so that
   /// blocks start fast enough.
@@ -104,14 +112,17 @@ std::vector<std::uint32_t> sign_words_of(const WarpCut& cut, const WarpLaunch& l
 
 // ---- index maps
 
-/// A line of a warp is 16 rows of X times eight vectors, its slots: vectors of one row of the problem, or
-/// those of several rows one after the other.
+/// A line, a row of X, has eight vectors in a warp, its slots: those of one row of the problem, or of several
+/// rows one after the other.
 constexpr int vectors_per_row(int columns) {
   return columns < kColumns ? columns / 8 : 8;
 }
+constexpr int row_of_slot(int columns, int slot) {
+  return slot / vectors_per_row(columns);
+}
 /// The slot of a product's column. In this order a lane's two results of a row are slots q and q + 4, so that
-/// four lanes store 64 consecutive bytes. Rows of four vectors are in another: b3 is lane bit 0, as in rows
-/// of two, and b4 the register.
+/// four lanes store 64 consecutive bytes, of 16 columns two lanes 32. Rows of four vectors are in another: b3
+/// is lane bit 0, as in rows of two, and b4 the register.
 constexpr int slot_of_column(int columns, int column) {
   const int q = column / 2, r = column % 2;
   return vectors_per_row(columns) == 4 ? q % 2 + 2 * r + 4 * (q / 2) : q + 4 * r;
@@ -121,7 +132,7 @@ constexpr int vector_byte(int columns, int line, int part, int slot) {
 }
 
 /// Load: a lane's vector `i` (0..3) of step `step` is in this row of X: the rows that operand B wants of the
-/// lane. Where a product adds the vectors, it puts them in order, too.
+/// lane. Of 64 columns and more the slots are those of the product, which stage 2 puts in another order.
 constexpr int loaded_line(int step, int i, int lane) {
   return 16 * step + ptx::b_row(lane, i / 2, i % 2);
 }

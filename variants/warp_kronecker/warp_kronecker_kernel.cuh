@@ -11,11 +11,12 @@
 // With fewer columns, two or four rows of the problem lie side by side in a warp, in place of b5 or b4-b5. A
 // product with zeros would take an infinity of one row into the other, so lanes and registers add the rest.
 //
-// Bit card, columns b0 .. b6, rows d of X:
+// Bit card, columns b0 .. b6, rows d of X, rows r of the problem side by side:
 //   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step, split | b6
 //             warp
 //   stage 1   d is k, b3-b5 the columns of a product, b0-b2 product after product
 //             D: b3 register | b4-b5 lane 0-1 | b0-b2 register | d: lane 2-4, register, block
+//             of 32 columns: b4 register | b3, r lane 0-1; of 16: r register | b3, r lane 0-1; so stored
 //             two splits: each takes the sums of every other block, whole, fp32 through shared memory, FADD
 //   stage 2   b0-b2       FADD between registers
 //             b6          the parts exchange eight rows of each block: fp32 through shared memory, FADD
@@ -62,7 +63,7 @@ struct WarpPlace {
 /// The part of a row of the problem that a warp holds, as operands B of stage 1.
 template <WarpLaunch launch>
 class HeldRow {
-  static constexpr int kSteps = launch.k_steps, kColumns = launch.columns;
+  static constexpr int kSteps = launch.k_steps, kWidth = launch.columns;
 
  public:
   std::uint32_t operands[kSteps][8][2];  ///< of each step and column of b0-b2
@@ -71,9 +72,9 @@ class HeldRow {
   /// are rows behind the last of the problem.
   __device__ HeldRow(const WarpWork& work, const WarpPlace& place)
       : first_step_(place.split * kSteps),
-        row_(place.row + loaded_slot(kColumns, place.lane) / vectors_per_row(kColumns)) {
+        row_(place.row + row_of_slot(kWidth, loaded_slot(kWidth, place.lane))) {
     const std::byte* const from =
-        work.in + row_ * work.in_stride + loaded_byte(kColumns, first_step_, 0, place.part, place.lane);
+        work.in + row_ * work.in_stride + loaded_byte(kWidth, first_step_, 0, place.part, place.lane);
     each_vector([&](int step, int i) {
       const auto vector = exists(work, step, i, place.lane)
                               ? *reinterpret_cast<const uint4*>(from + behind_first(step, i))
@@ -84,7 +85,7 @@ class HeldRow {
   }
   __device__ void flip_signs(const WarpWork& work, const WarpPlace& place) {
     const std::uint8_t* const from =
-        work.signs_first + loaded_byte(kColumns, first_step_, 0, place.part, place.lane) / 16;
+        work.signs_first + loaded_byte(kWidth, first_step_, 0, place.part, place.lane) / 16;
     each_vector([&](int step, int i) {
       if (!exists(work, step, i, place.lane)) return;
       const std::uint32_t eight = __ldg(from + behind_first(step, i) / 16);
@@ -124,11 +125,11 @@ class HeldRow {
     return operands[step][2 * w + i % 2][i / 2];
   }
   __device__ static constexpr int behind_first(int step, int i) {
-    return loaded_byte(kColumns, step, i, 0, 0);
+    return loaded_byte(kWidth, step, i, 0, 0);
   }
   __device__ bool exists(const WarpWork& work, int step, int i, int lane) const {
     const bool is_of_matrix =
-        step < kSteps - launch.splits || loaded_line(first_step_ + step, i, lane) < work.order;
+        !launch.may_pass_matrix(step) || loaded_line(first_step_ + step, i, lane) < work.order;
     return is_of_matrix && (launch.rows_per_warp() == 1 || row_ < work.row_count);
   }
 
@@ -142,7 +143,7 @@ class BlockSigns {
 
  public:
   __device__ BlockSigns(const WarpWork& work, const WarpPlace& place)
-      : table_(work.matrix + place.split * launch.blocks() * kWords * 32 + place.lane) {}
+      : table_(work.matrix + launch.table_begin(place.split) + place.lane) {}
 
   /// From block `first` on; behind the last block, that one again.
   __device__ void fetch(int first) {
@@ -240,7 +241,7 @@ __device__ inline void exchange_parts(Sums& d, std::uint32_t buffer, int round, 
   }
 }
 
-/// The columns of a row that a product's are: b3-b5, or b3 and b4 of rows that lie side by side.
+/// Adds the vectors of a row: b3-b5, or b3 and b4 where rows lie side by side.
 template <WarpLaunch launch>
 __device__ void add_vectors(Sums& d, const rows::Stage2Constants& constants, int lane) {
   if constexpr (launch.rows_per_warp() == 1) {
@@ -264,17 +265,17 @@ __device__ void add_vectors(Sums& d, const rows::Stage2Constants& constants, int
 template <Dtype dtype, WarpLaunch launch, bool with_signs>
 __device__ void put_block(const Sums& d, const WarpWork& work, const WarpPlace& place, int block,
                           const float (&scales)[2]) {
-  constexpr int kColumns = launch.columns;
+  constexpr int kWidth = launch.columns;
   // Plus 0, so that negated differences of equal sums are 0, not -0.
   const auto scaled = [&](float x, int i) {
     return launch.parts() == 2 && i >= 2 ? fmaf(x, scales[1], 0.0F) : x * scales[0];
   };
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int row = place.row + stored_slot(kColumns, i, place.lane) / vectors_per_row(kColumns);
-    const bool exists = stored_line(kColumns, block, i, place.part, place.lane) < work.order &&
+    const int row = place.row + row_of_slot(kWidth, stored_slot(kWidth, i, place.lane));
+    const bool exists = stored_line(kWidth, block, i, place.part, place.lane) < work.order &&
                         (launch.rows_per_warp() == 1 || row < work.row_count);
-    const int byte = stored_byte(kColumns, block, i, place.part, place.lane);
+    const int byte = stored_byte(kWidth, block, i, place.part, place.lane);
     std::uint32_t words[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w)
@@ -313,10 +314,8 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
   BlockSigns<dtype, launch> signs(work, place);
   int round = place.team;
   // Of two splits each makes the other one's block first.
-  const auto first_block = [&](int r) {
-    return launch.splits == 2 ? 2 * r + 1 - place.split : r * launch.together;
-  };
-  signs.fetch(first_block(round));
+  const int other_split = launch.splits - 1 - place.split;
+  signs.fetch(launch.first_block(round, other_split));
 
   ptx::griddepcontrol_wait();
   if (place.row >= work.row_count) return;  // such a warp shares its row with none
@@ -335,12 +334,14 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
     if constexpr (launch.splits == 2) {
       Sums given[1] = {};
       exact_stage<dtype>(given, held, signs);
-      signs.fetch(2 * round + place.split);
+      signs.fetch(launch.first_block(round, place.split));
       give_sums(given[0], buffer, round, place);
     }
     Sums d[launch.together] = {};
     exact_stage<dtype>(d, held, signs);
-    if constexpr (!kOneRound) signs.fetch(first_block(min(round + launch.teams, launch.rounds() - 1)));
+    if constexpr (!kOneRound) {
+      signs.fetch(launch.first_block(min(round + launch.teams, launch.rounds() - 1), other_split));
+    }
     if constexpr (launch.splits == 2) {
       __syncthreads();
       take_sums(d[0], buffer, round, place);
@@ -350,8 +351,8 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
       rows::register_butterflies<4, 32>(reinterpret_cast<float(&)[32]>(d[b]));  // b0-b2
       if constexpr (launch.parts() == 2) exchange_parts(d[b], buffer, round, place.part, place.lane);
       add_vectors<launch>(d[b], constants, place.lane);
-      const int block = launch.splits == 2 ? 2 * round + place.split : round * launch.together + b;
-      put_block<dtype, launch, with_signs>(d[b], work, place, block, scales);
+      put_block<dtype, launch, with_signs>(d[b], work, place, launch.first_block(round, place.split) + b,
+                                           scales);
     }
   };
   if constexpr (kOneRound) {

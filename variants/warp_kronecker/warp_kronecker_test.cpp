@@ -50,7 +50,7 @@ class HostRows {
   using BothSums = std::array<Sums, 2>;
 
   std::int64_t row_of(std::int64_t first_row, int slot) const {
-    return first_row + slot / vectors_per_row(launch_.columns);
+    return first_row + row_of_slot(launch_.columns, slot);
   }
   /// An element of the vector at `byte` of a row, or zero behind the matrix and behind the last row.
   std::uint16_t loaded(std::int64_t row, int byte, int line, int e) const {
@@ -74,9 +74,7 @@ class HostRows {
   }
 
   Sums exact_stage(std::int64_t first_row, int part, int split, int block) const {
-    const std::size_t table = matrix_.size() / static_cast<std::size_t>(launch_.splits);
-    const auto begin = matrix_.begin() + static_cast<std::ptrdiff_t>(table) * split;
-    const std::vector<std::uint32_t> signs(begin, begin + static_cast<std::ptrdiff_t>(table));
+    const std::vector<std::uint32_t> signs(matrix_.begin() + launch_.table_begin(split), matrix_.end());
     Sums d{};
     for (int step = 0; step < launch_.k_steps; ++step) {
       const int of_row = split * launch_.k_steps + step;
@@ -141,11 +139,12 @@ class HostRows {
     };
     BothSums own;
     for (int split = 0; split < 2; ++split) {
-      const Sums given = exact_stage(first_row, 0, split, 2 * round + 1 - split);
+      const Sums given = exact_stage(first_row, 0, split, launch_.first_block(round, 1 - split));
       each_word([&](std::size_t j, std::size_t i, std::size_t lane) {
         word(1 - split, j, lane, i) = given[j][i].at[lane];
       });
-      own[static_cast<std::size_t>(split)] = exact_stage(first_row, 0, split, 2 * round + split);
+      own[static_cast<std::size_t>(split)] =
+          exact_stage(first_row, 0, split, launch_.first_block(round, split));
     }
     for (int split = 0; split < 2; ++split) {
       each_word([&](std::size_t j, std::size_t i, std::size_t lane) {
@@ -161,12 +160,12 @@ class HostRows {
       for (int split = 0; split < 2; ++split) {
         Sums& sums = d[static_cast<std::size_t>(split)];
         add_elements(sums);
-        finish_block(sums, first_row, 2 * round + split, 0);
+        finish_block(sums, first_row, launch_.first_block(round, split), 0);
       }
       return;
     }
     for (int b = 0; b < launch_.together; ++b) {
-      const int block = round * launch_.together + b;
+      const int block = launch_.first_block(round, 0) + b;
       BothSums d{};
       for (int part = 0; part < launch_.parts(); ++part) {
         Sums& sums = d[static_cast<std::size_t>(part)];
@@ -239,14 +238,20 @@ std::vector<WarpLaunch> launches_of(const WarpCut& cut) {
   return launches;
 }
 
+void run_all(const Problem& problem, const Operands& operands, const reference::TensorCore& core,
+             const WarpCut& cut, const WarpLaunch& launch) {
+  HostRows rows(problem, operands, core, cut, launch);
+  for (std::int64_t r = 0; r < problem.rows; r += launch.rows_per_warp())
+    rows.run(r);
+}
+
 void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core) {
   const WarpCut cut = cut_for(problem.op).value();
   for (const WarpLaunch& launch : launches_of(cut)) {
-    rows::expect_right(problem, input_class, [&](const Operands& operands) {
-      HostRows rows(problem, operands, core, cut, launch);
-      for (std::int64_t r = 0; r < problem.rows; r += launch.rows_per_warp())
-        rows.run(r);
-    });
+    rows::expect_right(
+        problem, input_class,
+        [&](const Operands& operands) { run_all(problem, operands, core, cut, launch); },
+        launch.rows_per_warp() == 1);
   }
 }
 
@@ -298,6 +303,38 @@ TEST(WarpKroneckerPlan, RowStridesLeaveGaps) {
   }
 }
 
+// Rows that share a warp share no number: infinities and NaN of one leave the others bit for bit.
+TEST(WarpKroneckerPlan, RowsSideBySideAreIsolated) {
+  for (const char* op : {"28x32", "20x16", "180x16"}) {
+    const Problem problem = matrix_problem(Dtype::f16, op, rows_of(op));
+    const WarpCut cut = cut_for(problem.op).value();
+    for (const WarpLaunch& launch : launches_of(cut)) {
+      const auto result_of = [&](const reference::Storage& in) {
+        reference::Storage out(problem);
+        run_all(problem, {.in = in.data(), .out = out.data()}, reference::kAmpereTensorCore, cut, launch);
+        const auto* const numbers = reinterpret_cast<const std::uint16_t*>(out.data());
+        return std::vector<std::uint16_t>(numbers, numbers + problem.rows * problem.n());
+      };
+      reference::Storage in(problem, InputClass::normal, 5);
+      const std::vector<std::uint16_t> clean = result_of(in);
+      auto* const numbers = reinterpret_cast<std::uint16_t*>(in.data());
+      constexpr std::uint16_t kInfinity = 0x7C00, kNan = 0x7E00;
+      numbers[problem.n() + 3] = kInfinity;
+      numbers[2 * problem.n() + 70] = kNan;
+      const std::vector<std::uint16_t> dirty = result_of(in);
+      for (std::int64_t i = 0; i < problem.n(); ++i) {
+        const auto at = [&](std::int64_t row) { return static_cast<std::size_t>(row * problem.n() + i); };
+        EXPECT_EQ(dirty[at(1)] & 0x7FFF, kInfinity) << op << " " << i;
+        EXPECT_GT(dirty[at(2)] & 0x7FFF, kInfinity) << op << " " << i;
+        for (std::int64_t row = 0; row < problem.rows; ++row) {
+          if (row == 1 || row == 2) continue;
+          EXPECT_EQ(dirty[at(row)], clean[at(row)]) << op << " " << row << " " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(WarpKroneckerPlan, CutsAreThoseOfTheTable) {
   const auto text_of_cut = [](const char* op) {
     const std::optional<WarpCut> cut = cut_for(parse_operator(op));
@@ -331,7 +368,13 @@ TEST(WarpKroneckerPlan, FewRowsAreSharedByWarps) {
   EXPECT_EQ(launch("28x256", 133), (WarpLaunch{7, 64, 1, 2, 1}));
   EXPECT_EQ(launch("28x256", 264), (WarpLaunch{7, 64, 1, 2, 1}));
   EXPECT_EQ(launch("28x256", 265), (WarpLaunch{7, 64, 1, 1, 1}));
+  EXPECT_EQ(launch("28x32", 24 * 132), (WarpLaunch{2, 32, 1, 2, 1})) << "twice as many rows, as many warps";
+  EXPECT_EQ(launch("28x32", 24 * 132 + 1), (WarpLaunch{2, 32, 1, 1, 2}));
+  EXPECT_EQ(launch("20x16", 48 * 132), (WarpLaunch{2, 16, 1, 2, 1}));
+  EXPECT_EQ(launch("20x16", 48 * 132 + 1), (WarpLaunch{2, 16, 1, 1, 2}));
+  EXPECT_EQ(launch("44x32", 2 * 132 + 1), (WarpLaunch{3, 32, 1, 1, 3}));
   EXPECT_EQ(launch("28x512", 1), (WarpLaunch{7, 128, 1, 1, 1})) << "parts are not shared again";
+  EXPECT_EQ(launch("140x64", 1), (WarpLaunch{5, 64, 2, 1, 1})) << "nor are splits";
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
@@ -345,6 +388,14 @@ TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
         << "the block's barrier";
   };
   std::ranges::for_each(kLaunches, check);
+  const auto most = [](bool split) {
+    int order = 0;
+    for (const WarpLaunch& launch : kLaunches)
+      if ((launch.splits == 2) == split) order = std::max(order, 16 * launch.blocks());
+    return order;
+  };
+  EXPECT_EQ(most(false), kMostOrder);
+  EXPECT_EQ(most(true), kMostOrderOfTwo);
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchIsTakenForSomeNumberOfRows) {
@@ -352,6 +403,29 @@ TEST(WarpKroneckerPlan, EveryLaunchIsTakenForSomeNumberOfRows) {
     const WarpCut cut{{16 * launch.blocks(), launch.columns}, {}};
     const std::int64_t most = std::int64_t{launch.most_rows_per_multiprocessor()} * 132;
     EXPECT_EQ(launch_for(cut, most, 132), launch) << launch.k_steps << ' ' << launch.teams;
+  }
+}
+
+// What one round sends, and the next one while the slower warp still reads, lies in words of its own.
+TEST(WarpKroneckerPlan, ExchangesOfTwoRoundsLieApart) {
+  for (const WarpLaunch& launch : kLaunches) {
+    if (launch.exchange_words() == 0) continue;
+    std::set<int> words;
+    for (int round = 0; round < 2; ++round) {
+      for (int warp = 0; warp < 2; ++warp) {
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int i = 0; i < 4; ++i) {
+            for (int j = 0; j < (launch.splits == 2 ? 8 : 4); ++j)
+              words.insert((launch.splits == 2 ? received_word(round, warp, j, lane)
+                                               : exchanged_word(round, warp, j, lane)) +
+                           i);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(words.size(), static_cast<std::size_t>(launch.exchange_words()));
+    EXPECT_EQ(*words.begin(), 0);
+    EXPECT_EQ(*words.rbegin(), launch.exchange_words() - 1);
   }
 }
 
