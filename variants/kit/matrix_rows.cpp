@@ -111,13 +111,14 @@ Support supports_matrix_rows(const Problem& problem) {
   return {};
 }
 
-Numerics matrix_rows_numerics(const Problem& problem, bool splits) {
-  Numerics numerics = single_rounding_by_factors(splits ? Sums::split_bf16 : Sums::fp32_any_order, problem);
+Numerics matrix_rows_numerics(const Problem& problem, bool has_hi_lo) {
+  Numerics numerics =
+      single_rounding_by_factors(has_hi_lo ? Sums::split_bf16 : Sums::fp32_any_order, problem);
   Step& last = numerics.steps.back();
-  last.sum_bias = (splits ? 2 : 1) * kTruncationBias;
+  last.sum_bias = (has_hi_lo ? 2 : 1) * kTruncationBias;
   numerics.promises.xor_shift_exact =
       false;  // k steps are chained with truncation, in an order that a shift permutes
-  if (!splits) return numerics;
+  if (!has_hi_lo) return numerics;
   // As in mma_split: what hi + lo leaves of a number, rms 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)), in units of
   // 2^-24.
   constexpr double kSplitRms = 76.0;

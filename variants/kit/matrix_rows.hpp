@@ -102,8 +102,8 @@ std::optional<FactorParts> factor_parts_of(const Operator& op);
 /// pages, or a dense factor behind a programmatic launch.
 Support supports_matrix_rows(const Problem& problem);
 
-/// What a plan promises: factor by factor, matrices exact, Sylvester by additions and, with `splits`, split
-/// stages, one rounding.
-Numerics matrix_rows_numerics(const Problem& problem, bool splits = true);
+/// What a plan promises: factor by factor, matrices exact, Sylvester by additions and, unless
+/// there are none, hi + lo products, one rounding.
+Numerics matrix_rows_numerics(const Problem& problem, bool has_hi_lo = true);
 
 }  // namespace fwht::rows

@@ -45,10 +45,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
   }
   if (!cut_for(problem.op)) {
-    return {concat("the operator ", to_string(problem.op), " is not offered by this variant: its rows are a ",
-                   "named matrix times 2^k, cut to D times 16, 32 or ", kColumns, " with D to ", kMostOrder,
-                   " or of 129 to ", kMostOrderOfTwo, ", or to D times ", 2 * kColumns, " with D of 65 to ",
-                   kMostOrder)};
+    return {concat("the operator ", to_string(problem.op), " is not offered by this variant, which takes a ",
+                   "named order times 2^k as D x 16, 32 or ", kColumns, " (D to ", kMostOrder, ", 129 to ",
+                   kMostOrderOfTwo, ") or D x ", 2 * kColumns, " (D 65 to ", kMostOrder, ")")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);

@@ -82,8 +82,8 @@ struct WarpLaunch {
 /// Of each number of steps and columns the launches for few rows first: several warps share a row and read it
 /// through the L1. With one block each from five steps on, registers allow too few of them. Then many rows,
 /// one warp each, or two: nothing is read twice. Up to three steps all blocks are made at once, which covers
-/// the latency of products best; beyond, registers hold the sums of one. First one row of X of 64 columns,
-/// then two parts, rows side by side, two splits.
+/// the latency of products best; beyond, registers hold the sums of one. In this order: 64
+/// columns, two parts, rows side by side, two splits.
 inline constexpr WarpLaunch kLaunches[] = {
     {1, 64, 1, 1, 1}, {2, 64, 1, 2, 1}, {2, 64, 1, 1, 2},  {3, 64, 1, 3, 1},  {3, 64, 1, 2, 2},
     {3, 64, 1, 1, 3}, {4, 64, 1, 2, 2}, {4, 64, 1, 1, 1},  {5, 64, 1, 3, 1},  {5, 64, 1, 2, 3},

@@ -462,8 +462,8 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
     EXPECT_NE(refusal(text, a100_description()).find(words), std::string::npos)
         << refusal(text, a100_description());
   };
-  expect_named("f16/28x1024/r5", "cut to D times 16, 32 or 64 with D to 112 or of 129 to 192");
-  expect_named("f16/140x128/r5", "or to D times 128 with D of 65 to 112");
+  expect_named("f16/28x1024/r5", "as D x 16, 32 or 64 (D to 112, 129 to 192)");
+  expect_named("f16/140x128/r5", "or D x 128 (D 65 to 112)");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");

@@ -125,11 +125,11 @@ inline std::vector<std::uint16_t> dense_integers(const Problem& problem) {
   return entries;
 }
 
-/// The result of a problem as run(operands) makes it, judged as conformance judges a device's. `splits`: see
-/// matrix_rows_numerics.
+/// The result of a problem as run(operands) makes it, judged as conformance judges a device's. `has_hi_lo`:
+/// see matrix_rows_numerics.
 template <class Run>
 void expect_right(const Problem& problem, reference::InputClass input_class, const Run& run,
-                  bool splits = true) {
+                  bool has_hi_lo = true) {
   const reference::Storage in(problem, input_class, 5);
   Problem result = problem;
   result.in = problem.out;
@@ -147,7 +147,7 @@ void expect_right(const Problem& problem, reference::InputClass input_class, con
                           .dense = dense.empty() ? nullptr : dense.data()};
   run(operands);
   const reference::Checked checked =
-      reference::check(problem, matrix_rows_numerics(problem, splits), input_class, operands);
+      reference::check(problem, matrix_rows_numerics(problem, has_hi_lo), input_class, operands);
   EXPECT_TRUE(static_cast<bool>(checked.verdict)) << to_string(problem) << ": " << checked.verdict.message;
 }
 
