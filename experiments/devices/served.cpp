@@ -153,8 +153,7 @@ BlockNeeds block_needs(std::string_view variant, const Problem& problem, const D
     return needs_of(mma_split::plain_kernels_of_size(problem.dtype(), log2_floor(problem.n())));
   if (variant == "kronecker") return kronecker_needs(problem, device);
   if (variant == "warp_kronecker") {
-    const auto launch =
-        warp_kronecker::launch_for(*warp_kronecker::cut_for(problem.op), problem.rows, device.sm_count);
+    const auto launch = warp_kronecker::choice_for(problem.op, problem.rows, device.sm_count)->launch;
     return {std::int64_t{4} * launch.exchange_words(), launch.threads()};
   }
   if (variant == "factors") return factors_needs(problem);

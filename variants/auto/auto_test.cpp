@@ -257,7 +257,7 @@ TEST(Rule, GivesLongRowsWhatABlocksSharedMemoryHoldsWhereThereIsNoHopper) {
 }
 
 TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
-  for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/12x1024+signs/r3"}) {
+  for (const char* text : {"f16/172x128/r3", "f32/172x128/r3", "bf16/108x128+signs/r3"}) {
     const Problem problem = parse_problem(text);
     EXPECT_EQ(preferred_variants(problem, h200_description()),
               (std::vector<std::string_view>{"mma_split", "kronecker", "mma_kronecker", "warp_kronecker",
@@ -267,7 +267,7 @@ TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   }
 }
 
-// Rows of m 2^k in the registers of a warp: short ones, longer ones where there are very few or many, and on
+// Rows of m 2^k in registers: short ones, those of many warps, others where there are very few or many. On
 // Hopper few short ones, and those of at most half the order of kronecker's launch.
 TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
   const auto first = [](const std::string& text, const DeviceInfo& device) {
@@ -277,12 +277,18 @@ TEST(Rule, GivesRowsToRegistersWhereTheyAreSooner) {
     for (const char* op : {"12x64", "28x128", "84x64+signs", "36x256", "20x16", "28x32", "180x16", "140x64"})
       EXPECT_EQ(first(concat("f16/", op, "/r", rows), a100_description()), "warp_kronecker") << op << rows;
   }
-  EXPECT_EQ(first("bf16/28x256/r216", a100_description()), "warp_kronecker");
-  EXPECT_EQ(first("bf16/28x256/r217", a100_description()), "mma_kronecker");
-  EXPECT_EQ(first("bf16/28x256/r586", a100_description()), "warp_kronecker") << "2^22 elements";
-  EXPECT_EQ(first("bf16/28x512/r108", a100_description()), "mma_kronecker");
-  EXPECT_EQ(first("bf16/28x512/r109", a100_description()), "warp_kronecker");
-  EXPECT_EQ(first("bf16/28x1024/r5000", a100_description()), "mma_kronecker") << "too long";
+  EXPECT_EQ(first("bf16/12x512/r216", a100_description()), "warp_kronecker");
+  EXPECT_EQ(first("bf16/12x512/r217", a100_description()), "mma_kronecker");
+  EXPECT_EQ(first("bf16/12x512/r683", a100_description()), "warp_kronecker") << "2^22 elements";
+  EXPECT_EQ(first("bf16/108x128/r108", a100_description()), "mma_kronecker");
+  EXPECT_EQ(first("bf16/108x128/r109", a100_description()), "warp_kronecker");
+  for (const char* op : {"28x256", "28x512", "12x1024", "68x256", "28x1024", "68x512", "52x1024"}) {
+    for (const char* rows : {"1", "217", "5000"})
+      EXPECT_EQ(first(concat("bf16/", op, "/r", rows), a100_description()), "warp_kronecker") << op << rows;
+  }
+  EXPECT_EQ(first("bf16/36x1024/r864", a100_description()), "warp_kronecker");
+  EXPECT_EQ(first("bf16/36x1024/r865", a100_description()), "mma_kronecker") << "a quarter of zeros";
+  EXPECT_EQ(first("bf16/172x128/r5000", a100_description()), "mma_kronecker") << "too many rows of X";
   EXPECT_EQ(first("bf16/28x8/r5", a100_description()), "factors") << "too few columns";
   EXPECT_EQ(first("bf16/60x128/r5000", a100_description()), "mma_kronecker")
       << "too much for one warp, too little for two";

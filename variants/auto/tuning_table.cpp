@@ -170,14 +170,18 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
          (problem.n() <= kShort || (one_scale && problem.n() > kLong && problem.rows <= device.sm_count));
 }
 
-/// Whether rows of m 2^k are sooner in registers than in shared memory. Longer ones wait for the products of
-/// a warp or two. Of those to 7168 in 64 columns several warps share few, which is sooner, too; all of them
-/// are where there are many. By the grids `tune` and `widths` on an H200; 5760 and 6016 go by the same
-/// limits.
+/// Whether rows of m 2^k are sooner in registers than in shared memory. In those of four warps and more they
+/// are, but for many rows of 36 x 1024. Longer ones of fewer warps wait for the products of a warp or two. Of
+/// those to 7168 in 64 columns several warps share few, which is sooner, too; all of them are where there are
+/// many. By the grids `tune` and `widths` on an H200; 5760 and 6016 go by the same limits.
 bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kAlways = 5632, kOneWarp = 7168, kAlwaysOfTwo = 10240;  // elements of a row
   constexpr std::int64_t kMany = std::int64_t{1} << 22;                          // elements
+  constexpr std::int64_t kThreeQuarters = 36864, kFewOfThem = 8;                 // rows a multiprocessor
   const std::int64_t n = problem.n();
+  if (n == kThreeQuarters) return problem.rows <= kFewOfThem * device.sm_count;
+  const auto choice = warp_kronecker::choice_for(problem.op, problem.rows, device.sm_count);
+  if (choice && choice->launch.hands_out()) return true;
   if (n <= kAlways || (n > kOneWarp && n <= kAlwaysOfTwo)) return true;
   if (n > kAlwaysOfTwo) return problem.rows > device.sm_count;
   return problem.rows <= 2 * std::int64_t{device.sm_count} || problem.elements() >= kMany;
@@ -185,13 +189,15 @@ bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
 
 /// The same beside Hopper's kernel, whose tensor copies take longer to begin and less to go on: few short
 /// rows, and rows whose order is at most half that of the launch that `kronecker` has for them.
-bool is_sooner_than_tensor_copies(const Problem& problem) {
-  const auto cut = warp_kronecker::cut_for(problem.op);
-  if (!cut) return false;
+bool is_sooner_than_tensor_copies(const Problem& problem, const DeviceInfo& device) {
+  const auto choice = warp_kronecker::choice_for(problem.op, problem.rows, device.sm_count);
+  if (!choice) return false;
   const auto tile = kronecker::choice_for(problem.op);
   if (tile && 2 * tile->order <= tile->launch.shape.order) return true;
-  const int most_order = cut->shape.columns < warp_kronecker::kColumns ? 48 : 56;
-  return cut->shape.order <= most_order && problem.elements() <= std::int64_t{1} << 20;
+  if (choice->launch.hands_out()) return false;
+  const rows::Shape& shape = choice->cut.shape;
+  const int most_order = shape.columns < warp_kronecker::kColumns ? 48 : 56;
+  return shape.order <= most_order && problem.elements() <= std::int64_t{1} << 20;
 }
 
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {
@@ -211,7 +217,7 @@ std::vector<std::string_view> preferred_variants(const Problem& problem, const D
   if (!problem.encoding.is_plain()) return preferred_encoders(problem, device);
   // Of these mma_split takes what one warp program has: regular matrices, and 2^k with signs.
   if (!problem.op.is_sylvester()) {
-    if (is_sooner_than_tensor_copies(problem))
+    if (is_sooner_than_tensor_copies(problem, device))
       return {"mma_split", "warp_kronecker", "kronecker", "mma_kronecker", "factors"};
     if (is_sooner_in_registers(problem, device))
       return {"mma_split", "kronecker", "warp_kronecker", "mma_kronecker", "factors"};

@@ -1,28 +1,40 @@
 #include "variants/warp_kronecker/warp_kronecker.hpp"
 
-#include <algorithm>
+#include <limits>
 
 #include "common/host/text.hpp"
 
 namespace fwht::warp_kronecker {
 
-std::optional<WarpCut> cut_for(const Operator& op) {
+std::optional<WarpCut> cut_for(const Operator& op, const WarpLaunch& launch) {
   const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
   if (!parts || parts->slow.basis != Basis::hadamard || parts->second.order != 1) return std::nullopt;
+  const std::int64_t order = op.n() / launch.columns;
+  if (op.n() % launch.columns != 0 || order % parts->slow.order != 0 || order > kMostOrderOfTwo)
+    return std::nullopt;
+  const rows::Shape shape{static_cast<int>(order), launch.columns};
+  if (!launch.serves(shape)) return std::nullopt;
+  return WarpCut{shape, parts->slow};
+}
+
+std::optional<WarpChoice> choice_for(const Operator& op, std::int64_t rows, int multiprocessors) {
   for (const WarpLaunch& launch : kLaunches) {
-    const std::int64_t order = op.n() / launch.columns;
-    if (op.n() % launch.columns != 0 || order % parts->slow.order != 0 || order > kMostOrderOfTwo) continue;
-    const rows::Shape shape{static_cast<int>(order), launch.columns};
-    if (launch.serves(shape)) return WarpCut{shape, parts->slow};
+    const std::optional<WarpCut> cut = cut_for(op, launch);
+    if (!cut) continue;
+    const std::int64_t most = launch.most_rows_per_multiprocessor(cut->shape.order);
+    if (rows <= most * multiprocessors) return WarpChoice{launch, *cut};
   }
   return std::nullopt;
 }
 
-WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors) {
-  return *std::ranges::find_if(kLaunches, [&](const WarpLaunch& launch) {
-    return launch.serves(cut.shape) &&
-           rows <= std::int64_t{launch.most_rows_per_multiprocessor()} * multiprocessors;
-  });
+bool has_one_cut(const Operator& op) {
+  const std::optional<WarpChoice> many = choice_for(op, std::numeric_limits<int>::max(), 1);
+  for (const WarpLaunch& launch : kLaunches) {
+    if (!cut_for(op, launch)) continue;
+    if (!many || launch.columns != many->launch.columns) return false;
+    if (launch == many->launch) return true;
+  }
+  return false;
 }
 
 std::vector<std::uint32_t> sign_words_of(const WarpCut& cut, const WarpLaunch& launch) {
@@ -44,10 +56,11 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
   }
-  if (!cut_for(problem.op)) {
+  if (!choice_for(problem.op, problem.rows, device.sm_count)) {
     return {concat("the operator ", to_string(problem.op), " is not offered by this variant, which takes a ",
-                   "named order times 2^k as D x 16, 32 or ", kColumns, " (D to ", kMostOrder, ", 129 to ",
-                   kMostOrderOfTwo, ") or D x ", 2 * kColumns, " (D 65 to ", kMostOrder, ")")};
+                   "named order times 2^k as D x 16, 32 or 64 (D to ", kMostOrder, ", 129 to ",
+                   kMostOrderOfTwo, "), D x 128 (65 to ", kMostOrder, "), D x 256 or 512 (17 to ", kMostOrder,
+                   ") or D x 1024 (33 to 64)")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);
@@ -57,8 +70,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 const Variant variant{
     "warp_kronecker",
-    "any tensor core from 8.0 on: a warp or two hold a row of m 2^k to 14336 in registers, one "
-    "rounding",
+    "any tensor core from 8.0 on: up to 16 warps hold a row of m 2^k to 61440 in registers, one rounding",
     Memory::device, supports, make_plan};
 
 }  // namespace fwht::warp_kronecker

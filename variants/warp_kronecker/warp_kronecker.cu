@@ -20,11 +20,15 @@ class WarpKroneckerPlan final : public Plan {
         cut_(cut),
         launch_(launch),
         kernel_(kernel),
-        matrix_(kept_table(sign_words_of(cut, launch))) {}
+        matrix_(kept_table(sign_words_of(cut, launch))) {
+    if (launch.hands_out()) allow_shared(kernel_, shared_bytes());
+  }
 
   std::size_t alignment() const override { return 16; }
   Numerics numerics() const override {
-    return rows::matrix_rows_numerics(problem(), launch_.rows_per_warp() == 1);
+    Numerics numerics = rows::matrix_rows_numerics(problem(), launch_.rows_per_warp() == 1);
+    numerics.promises.batch_invariant = has_one_cut(problem().op);
+    return numerics;
   }
 
   Settings settings() const override {
@@ -35,10 +39,11 @@ class WarpKroneckerPlan final : public Plan {
             {"blocks", blocks()},
             {"threads", std::int64_t{launch_.threads()}},
             {"registers", std::int64_t{registers_of(kernel_)}},
-            {"shared_bytes", std::int64_t{4 * launch_.exchange_words()}}};
+            {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
  private:
+  int shared_bytes() const { return 4 * launch_.exchange_words(); }
   std::int64_t blocks() const { return ceil_div(problem().rows, std::int64_t{launch_.rows_per_block()}); }
 
   void enqueue(const Operands& operands, Stream stream) const override {
@@ -56,7 +61,10 @@ class WarpKroneckerPlan final : public Plan {
                   static_cast<float>(p.scale)};
     void* arguments[] = {&work};
     launch_at(kernel_,
-              {.blocks = blocks(), .threads = launch_.threads(), .programmatic = p.programmatic_launch},
+              {.blocks = blocks(),
+               .threads = launch_.threads(),
+               .shared = launch_.hands_out() ? shared_bytes() : 0,
+               .programmatic = p.programmatic_launch},
               stream, arguments);
   }
 
@@ -69,9 +77,8 @@ class WarpKroneckerPlan final : public Plan {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  const WarpCut cut = *cut_for(problem.op);
-  const WarpLaunch launch = launch_for(cut, problem.rows, device.sm_count);
-  const Kernel kernel = dispatch_16_bit(problem.dtype(), [&](auto dtype) {
+  const auto [launch, cut] = *choice_for(problem.op, problem.rows, device.sm_count);
+  const Kernel kernel = dispatch_16_bit(problem.dtype(), [&, &launch = launch](auto dtype) {
     return (problem.op.has_signs() ? kernels<dtype(), true>() : kernels<dtype(), false>()).find(launch);
   });
   return std::make_unique<WarpKroneckerPlan>(problem, cut, launch, kernel);

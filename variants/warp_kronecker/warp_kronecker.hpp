@@ -1,6 +1,7 @@
 // warp_kronecker: how rows are cut, the launches, and the index maps that the kernel and its host test share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -21,13 +22,15 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 /// Columns that a warp holds: eight vectors of 16 bytes, one for each column of a product. Where X has more
 /// columns, warps lie side by side; where it has fewer, rows of the problem do.
 inline constexpr int kColumns = 64;
+/// Words of 16 bytes that a row of a part takes in an exchange of many parts, with one that is empty.
+inline constexpr int kQuadsOfRow = kColumns / 4 + 1;
 /// Rows of X that a warp's registers hold: seven k steps. Two warps hold 192, as the sums of both take room.
 inline constexpr int kMostOrder = 112, kMostOrderOfTwo = 192;
 
 /// What a kernel is compiled for.
 struct WarpLaunch {
   int k_steps;   ///< 16 rows of X each, that a warp holds
-  int columns;   ///< of X
+  int columns;   ///< of X: 16 to 1024
   int splits;    ///< of two, each holds half of the k steps, and they exchange sums of the product
   int teams;     ///< that all hold the whole row and share the blocks of the product
   int together;  ///< blocks of 16 rows of the product that a warp makes at once
@@ -38,6 +41,8 @@ struct WarpLaunch {
   }
   /// Warps that hold a row side by side, 64 columns each.
   constexpr int parts() const { return columns > kColumns ? columns / kColumns : 1; }
+  /// Four parts or more hand out all of their sums, so that each thread adds those of a few columns.
+  constexpr bool hands_out() const { return parts() > 2; }
   /// Rows of the problem that lie side by side in a warp.
   constexpr int rows_per_warp() const { return columns < kColumns ? kColumns / columns : 1; }
   constexpr int warps_per_row() const { return parts() * splits * teams; }
@@ -60,40 +65,62 @@ struct WarpLaunch {
   }
   constexpr int rows_per_block() const { return warps_per_block() / warps_per_row() * rows_per_warp(); }
   /// Rows for each multiprocessor up to which a launch is the fastest, on an H200. Two rows of two warps each
-  /// leave every scheduler one warp.
-  constexpr int most_rows_per_multiprocessor() const {
-    if (teams == 1) return std::numeric_limits<int>::max();
+  /// leave every scheduler one warp. Of many parts the last step is full enough for this order of X, or few
+  /// rows alone are sooner than by half the columns.
+  constexpr int most_rows_per_multiprocessor(int order) const {
+    constexpr int kAny = std::numeric_limits<int>::max();
+    if (hands_out()) {
+      const bool half_empty = 16 * k_steps - order >= 8;
+      if (k_steps == 2) return columns == 512 ? 8 : half_empty ? 2 : 32;
+      return k_steps == 3 && half_empty && columns < 1024 ? 2048 / columns : kAny;
+    }
+    if (teams == 1) return kAny;
     return (k_steps == 2 ? 12 : teams == 2 ? 2 : 1) * rows_per_warp();
   }
   constexpr int threads() const { return 32 * warps_per_block(); }
   /// Blocks on a multiprocessor that the compiler saves registers for: sixteen warps of 128, or twelve of
   /// 168. Of seven steps eight warps fit, however it saves.
   constexpr int resident_blocks() const {
+    if (hands_out()) return std::max(1, (k_steps <= 4 ? 16 : k_steps <= 6 ? 12 : 8) / parts());
     if (teams > 1 || k_steps < 4 || k_steps > 6) return 1;
     return (k_steps == 4 ? 16 : 12) * 32 / threads();
   }
-  /// fp32 words in which warps exchange sums, twice, so that one round's barrier frees the other's. Two parts
-  /// send each other half a block, two splits a whole one.
+  /// A round's words are free again at the next one's barrier where there are two such buffers. Sixteen parts
+  /// have one, so that it fits any device.
+  constexpr int exchange_buffers() const { return hands_out() && (rounds() == 1 || parts() == 16) ? 1 : 2; }
+  /// fp32 words in which warps exchange sums. Two parts send each other half a block, two splits a whole one,
+  /// more parts hand out all that they have made at once.
   constexpr int exchange_words() const {
+    if (hands_out()) return exchange_buffers() * parts() * 16 * together * kQuadsOfRow * 4;
     return parts() == 2 ? 2 * 2 * 16 * 32 : splits == 2 ? 2 * 2 * 32 * 32 : 0;
   }
+  /// Neighbouring columns of each part that a thread takes at once: 8, 4 or 2, as they go round.
+  constexpr int taken_columns() const {
+    const int share = 32 * together / parts();
+    return share % 8 == 0 ? 8 : share % 4 == 0 ? 4 : 2;
+  }
+  constexpr int takes() const { return 32 * together / parts() / taken_columns(); }
 };
 
-/// Of each number of steps and columns the launches for few rows first: several warps share a row and read it
-/// through the L1. With one block each from five steps on, registers allow too few of them. Then many rows,
-/// one warp each, or two: nothing is read twice. Up to three steps all blocks are made at once, which covers
-/// the latency of products best; beyond, registers hold the sums of one. In this order: 64
-/// columns, two parts, rows side by side, two splits.
+/// In order of preference: a row goes to the first launch that serves it and takes so many rows. Many parts
+/// come first, whose warps have the fewest steps. Then, of each number of steps and columns, those for few
+/// rows: several warps share a row and read it through the L1. With one block each from five steps on,
+/// registers allow too few of them. Then many rows, one warp each, or two: nothing is read twice. Up to three
+/// steps all blocks are made at once, which covers the latency of products best; beyond, registers hold the
+/// sums of one. So: many parts, 64 columns, two parts, rows side by side, two splits.
 inline constexpr WarpLaunch kLaunches[] = {
-    {1, 64, 1, 1, 1}, {2, 64, 1, 2, 1}, {2, 64, 1, 1, 2},  {3, 64, 1, 3, 1},  {3, 64, 1, 2, 2},
-    {3, 64, 1, 1, 3}, {4, 64, 1, 2, 2}, {4, 64, 1, 1, 1},  {5, 64, 1, 3, 1},  {5, 64, 1, 2, 3},
-    {5, 64, 1, 1, 1}, {6, 64, 1, 3, 1}, {6, 64, 1, 2, 3},  {6, 64, 1, 1, 1},  {7, 64, 1, 4, 1},
-    {7, 64, 1, 2, 1}, {7, 64, 1, 1, 1}, {5, 128, 1, 1, 1}, {6, 128, 1, 1, 1}, {7, 128, 1, 1, 1},
-    {1, 32, 1, 1, 1}, {2, 32, 1, 2, 1}, {2, 32, 1, 1, 2},  {3, 32, 1, 3, 1},  {3, 32, 1, 1, 3},
-    {4, 32, 1, 1, 1}, {5, 32, 1, 1, 1}, {6, 32, 1, 1, 1},  {7, 32, 1, 1, 1},  {1, 16, 1, 1, 1},
-    {2, 16, 1, 2, 1}, {2, 16, 1, 1, 2}, {3, 16, 1, 3, 1},  {3, 16, 1, 1, 3},  {4, 16, 1, 1, 1},
-    {5, 16, 1, 1, 1}, {6, 16, 1, 1, 1}, {7, 16, 1, 1, 1},  {5, 64, 2, 1, 1},  {6, 64, 2, 1, 1},
-    {5, 32, 2, 1, 1}, {6, 32, 2, 1, 1}, {5, 16, 2, 1, 1},  {6, 16, 2, 1, 1}};
+    {2, 256, 1, 1, 2}, {3, 256, 1, 1, 1}, {2, 512, 1, 1, 2},  {4, 256, 1, 1, 1}, {3, 512, 1, 1, 1},
+    {5, 256, 1, 1, 1}, {6, 256, 1, 1, 1}, {4, 512, 1, 1, 1},  {7, 256, 1, 1, 1}, {3, 1024, 1, 1, 1},
+    {5, 512, 1, 1, 1}, {6, 512, 1, 1, 1}, {4, 1024, 1, 1, 1}, {7, 512, 1, 1, 1}, {1, 64, 1, 1, 1},
+    {2, 64, 1, 2, 1},  {2, 64, 1, 1, 2},  {3, 64, 1, 3, 1},   {3, 64, 1, 2, 2},  {3, 64, 1, 1, 3},
+    {4, 64, 1, 2, 2},  {4, 64, 1, 1, 1},  {5, 64, 1, 3, 1},   {5, 64, 1, 2, 3},  {5, 64, 1, 1, 1},
+    {6, 64, 1, 3, 1},  {6, 64, 1, 2, 3},  {6, 64, 1, 1, 1},   {7, 64, 1, 4, 1},  {7, 64, 1, 2, 1},
+    {7, 64, 1, 1, 1},  {5, 128, 1, 1, 1}, {6, 128, 1, 1, 1},  {7, 128, 1, 1, 1}, {1, 32, 1, 1, 1},
+    {2, 32, 1, 2, 1},  {2, 32, 1, 1, 2},  {3, 32, 1, 3, 1},   {3, 32, 1, 1, 3},  {4, 32, 1, 1, 1},
+    {5, 32, 1, 1, 1},  {6, 32, 1, 1, 1},  {7, 32, 1, 1, 1},   {1, 16, 1, 1, 1},  {2, 16, 1, 2, 1},
+    {2, 16, 1, 1, 2},  {3, 16, 1, 3, 1},  {3, 16, 1, 1, 3},   {4, 16, 1, 1, 1},  {5, 16, 1, 1, 1},
+    {6, 16, 1, 1, 1},  {7, 16, 1, 1, 1},  {5, 64, 2, 1, 1},   {6, 64, 2, 1, 1},  {5, 32, 2, 1, 1},
+    {6, 32, 2, 1, 1},  {5, 16, 2, 1, 1},  {6, 16, 2, 1, 1}};
 
 /// A row of the problem as a matrix X, and the factor on its slow index.
 struct WarpCut {
@@ -101,11 +128,20 @@ struct WarpCut {
   Factor slow;
 };
 
-/// The cut of a named matrix times 2^k, 2^k at least 16, that the first launch serves. None where there is no
-/// launch, or where the operator is another one.
-std::optional<WarpCut> cut_for(const Operator& op);
+/// The cut of a named matrix times 2^k that the launch serves. None where it serves none, or where the
+/// operator is another one.
+std::optional<WarpCut> cut_for(const Operator& op, const WarpLaunch& launch);
 
-WarpLaunch launch_for(const WarpCut& cut, std::int64_t rows, int multiprocessors);
+struct WarpChoice {
+  WarpLaunch launch;
+  WarpCut cut;
+};
+/// The first launch that serves the operator and so many rows. Every operator that one serves has one for any
+/// number of rows.
+std::optional<WarpChoice> choice_for(const Operator& op, std::int64_t rows, int multiprocessors);
+
+/// Whether any number of rows has the same cut, and so the same bits of a row.
+bool has_one_cut(const Operator& op);
 
 /// The matrix of stage 1 for the splits of a launch, one after the other.
 std::vector<std::uint32_t> sign_words_of(const WarpCut& cut, const WarpLaunch& launch);
@@ -173,6 +209,28 @@ constexpr int exchanged_word(int round, int part, int pair, int lane) {
 /// Exchange of two splits: the same of column `j`, which `split` receives.
 constexpr int received_word(int round, int split, int j, int lane) {
   return (((round % 2) * 2 + split) * 8 + j) * 128 + 4 * lane;
+}
+
+/// More parts: first of four fp32 words, those of columns 4 `quad` .. of a part (quad 0..15), in this row of
+/// the blocks that are made at once. A gap behind eight quads, and so rows of an odd number of them, keep
+/// lanes that hand out and lanes that take in banks of their own.
+constexpr int handed_word(const WarpLaunch& launch, int round, int part, int row, int quad) {
+  const int buffer = round % launch.exchange_buffers(), rows = 16 * launch.together;
+  return (((buffer * launch.parts() + part) * rows + row) * kQuadsOfRow + quad + quad / 8) * 4;
+}
+/// Handing out: the row and the first of two quads of a lane's sums `i` of block `b` of those at once.
+constexpr int handed_row(int b, int i, int lane) {
+  return 16 * b + ptx::d_row(lane, i);
+}
+constexpr int handed_quad(int i, int lane) {
+  return 2 * slot_of_column(kColumns, ptx::d_column(lane, i));
+}
+/// Taking: the row of the blocks at once and the first column of every part that a thread of the block takes.
+constexpr int taken_row(const WarpLaunch& launch, int take, int thread) {
+  return (take * launch.threads() + thread) / (kColumns / launch.taken_columns());
+}
+constexpr int taken_column(const WarpLaunch& launch, int thread) {
+  return thread % (kColumns / launch.taken_columns()) * launch.taken_columns();
 }
 
 }  // namespace fwht::warp_kronecker

@@ -1,6 +1,6 @@
-// warp_kronecker: rows of m 2^k elements that one warp holds, or two.
+// warp_kronecker: rows of m 2^k elements that one warp holds in registers, or up to sixteen.
 //
-// It is the algebra of `mma_kronecker`: a row is a matrix X of D x 2^k, 16 to 128 columns, y = scale * H_D X
+// It is the algebra of `mma_kronecker`: a row is a matrix X of D x 2^k, 16 to 1024 columns, y = scale * H_D X
 // S, stage 1 exact on raw data, stage 2 additions and one hi + lo product.
 //
 // What this rung changes: the row never sees shared memory. A lane loads the vectors of 8 columns whose rows
@@ -11,9 +11,12 @@
 // With fewer columns, two or four rows of the problem lie side by side in a warp, in place of b5 or b4-b5. A
 // product with zeros would take an infinity of one row into the other, so lanes and registers add the rest.
 //
-// Bit card, columns b0 .. b6, rows d of X, rows r of the problem side by side:
-//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step, split | b6
-//             warp
+// Rows to 61440 lie in 4, 8 or 16 warps of one block, 64 columns each, with few rows of X. They hand all sums
+// out through shared memory once, and a thread adds those of a few columns.
+//
+// Bit card, columns b0 .. b9, rows d of X, rows r of the problem side by side:
+//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step, split |
+//             b6-b9 warp
 //   stage 1   d is k, b3-b5 the columns of a product, b0-b2 product after product
 //             D: b3 register | b4-b5 lane 0-1 | b0-b2 register | d: lane 2-4, register, block
 //             of 32 columns: b4 register | b3, r lane 0-1; of 16: r register | b3, r lane 0-1; so stored
@@ -22,7 +25,9 @@
 //             b6          the parts exchange eight rows of each block: fp32 through shared memory, FADD
 //             b3-b5       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
 //             b3, b4      with 16 or 32 columns: a shuffle over lane bit 0; b4 FADD between registers
+//   many      behind b3-b5: fp32 through shared memory, whole; b6-b9 FADD between registers
 //   store     16 bytes a lane: b0-b2 in the vector | b3-b4 lane 0-1 | b5, b6 register | d as above
+//             many parts: 16, 8 or 4 bytes of each of them a lane | rest of b0-b5, then d: lane, warp, take
 #pragma once
 
 #include <cstdint>
@@ -290,6 +295,87 @@ __device__ void put_block(const Sums& d, const WarpWork& work, const WarpPlace& 
   }
 }
 
+/// Of four parts or more: the sums of all of them for a few columns, in one thread.
+template <Dtype dtype, WarpLaunch launch, bool with_signs>
+class ManyParts {
+  static constexpr int kParts = launch.parts(), kTaken = launch.taken_columns();
+
+ public:
+  __device__ ManyParts(float* exchange, const WarpWork& work, const WarpPlace& place)
+      : exchange_(exchange), work_(work), place_(place) {}
+
+  /// b6 and above of the blocks of a round; then the row's share of each thread leaves.
+  __device__ void exchange_and_store(int round, const Sums (&d)[launch.together]) const {
+    if (launch.exchange_buffers() == 1 && round > 0) __syncthreads();  // what was there has been taken
+#pragma unroll
+    for (int b = 0; b < launch.together; ++b)
+      hand_out(round, b, d[b]);
+    __syncthreads();
+#pragma unroll
+    for (int take = 0; take < launch.takes(); ++take) {
+      const int row = taken_row(launch, take, static_cast<int>(threadIdx.x));
+      if (16 * launch.together * round + row >= work_.order) return;  // and so does every later one
+      float x[kParts][kTaken];
+      collect(round, row, x);
+      rows::register_butterflies<kTaken, kParts * kTaken>(reinterpret_cast<float(&)[kParts * kTaken]>(x));
+      put(16 * launch.together * round + row, x);
+    }
+  }
+
+ private:
+  __device__ float4* quad_at(int round, int part, int row, int quad) const {
+    return reinterpret_cast<float4*>(exchange_ + handed_word(launch, round, part, row, quad));
+  }
+  __device__ void hand_out(int round, int b, const Sums& d) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = handed_row(b, i, place_.lane), quad = handed_quad(i, place_.lane);
+      *quad_at(round, place_.part, row, quad) = {d[0][i], d[1][i], d[2][i], d[3][i]};
+      *quad_at(round, place_.part, row, quad + 1) = {d[4][i], d[5][i], d[6][i], d[7][i]};
+    }
+  }
+  __device__ void collect(int round, int row, float (&x)[kParts][kTaken]) const {
+    const int column = taken_column(launch, static_cast<int>(threadIdx.x));
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      if constexpr (kTaken == 2) {
+        const auto* const quad = reinterpret_cast<const float2*>(quad_at(round, part, row, column / 4));
+        const float2 two = quad[column / 2 % 2];
+        x[part][0] = two.x, x[part][1] = two.y;
+      } else {
+#pragma unroll
+        for (int c = 0; c < kTaken; c += 4) {
+          const float4 four = *quad_at(round, part, row, (column + c) / 4);
+          x[part][c] = four.x, x[part][c + 1] = four.y, x[part][c + 2] = four.z, x[part][c + 3] = four.w;
+        }
+      }
+    }
+  }
+  /// The scale and the one rounding of a few columns of every part, of this row of X.
+  __device__ void put(int line, const float (&x)[kParts][kTaken]) const {
+    const int element = line * launch.columns + taken_column(launch, static_cast<int>(threadIdx.x));
+    std::byte* const to = work_.out + place_.row * work_.out_stride + 2 * element;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      std::uint32_t words[kTaken / 2];
+#pragma unroll
+      for (int w = 0; w < kTaken / 2; ++w)
+        words[w] = rows::rounded_pair<dtype>(x[part][2 * w] * work_.scale, x[part][2 * w + 1] * work_.scale);
+      if (with_signs && work_.signs_last != nullptr) {
+        const std::uint32_t eight = __ldg(work_.signs_last + (element + kColumns * part) / 8) >> element % 8;
+#pragma unroll
+        for (int w = 0; w < kTaken / 2; ++w)
+          words[w] ^= rows::pair_signs(eight, w);
+      }
+      ptx::st_global_if(true, to + 2 * kColumns * part, words);
+    }
+  }
+
+  float* exchange_;
+  const WarpWork& work_;
+  const WarpPlace& place_;
+};
+
 template <WarpLaunch launch>
 __device__ WarpPlace this_place() {
   const int warp = rows::uniform_warp(), of_row = warp % launch.warps_per_row();
@@ -304,11 +390,14 @@ __device__ WarpPlace this_place() {
 template <Dtype dtype, WarpLaunch launch, bool with_signs>
 __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
     rows_in_registers(const __grid_constant__ WarpWork work) {
-  static_assert(launch.exchange_words() == 0 || (launch.teams == 1 && launch.together == 1),
-                "one exchange a round");
+  static_assert(
+      launch.exchange_words() == 0 || launch.hands_out() || (launch.teams == 1 && launch.together == 1),
+      "one exchange a round");
   static_assert(launch.parts() == 1 || launch.splits == 1, "one sort of exchange");
   constexpr bool kOneRound = launch.teams == launch.rounds();
-  __shared__ __align__(16) float exchange[launch.exchange_words() == 0 ? 4 : launch.exchange_words()];
+  constexpr bool kIsStatic = !launch.hands_out() && launch.exchange_words() > 0;
+  __shared__ __align__(16) float exchange[kIsStatic ? launch.exchange_words() : 4];
+  extern __shared__ __align__(16) float of_many_parts[];
   const WarpPlace place = this_place<launch>();
   const rows::Stage2Constants constants(place.lane, lane_of_fragment(place.lane));
   BlockSigns<dtype, launch> signs(work, place);
@@ -321,8 +410,8 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
   if (place.row >= work.row_count) return;  // such a warp shares its row with none
   HeldRow<launch> held(work, place);
   if constexpr (launch.teams > 1) ptx::griddepcontrol_launch_dependents();
-  if constexpr (launch.warps_per_row() > 1)
-    __syncthreads();  // in place, nobody may store before all have read
+  // In place, nobody may store before all have read. Of many parts nobody does before the exchange.
+  if constexpr (launch.warps_per_row() > 1 && !launch.hands_out()) __syncthreads();
   if constexpr (with_signs) {
     if (work.signs_first != nullptr) held.flip_signs(work, place);
   }
@@ -351,9 +440,13 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
       rows::register_butterflies<4, 32>(reinterpret_cast<float(&)[32]>(d[b]));  // b0-b2
       if constexpr (launch.parts() == 2) exchange_parts(d[b], buffer, round, place.part, place.lane);
       add_vectors<launch>(d[b], constants, place.lane);
-      put_block<dtype, launch, with_signs>(d[b], work, place, launch.first_block(round, place.split) + b,
-                                           scales);
+      if constexpr (!launch.hands_out()) {
+        put_block<dtype, launch, with_signs>(d[b], work, place, launch.first_block(round, place.split) + b,
+                                             scales);
+      }
     }
+    if constexpr (launch.hands_out())
+      ManyParts<dtype, launch, with_signs>(of_many_parts, work, place).exchange_and_store(round, d);
   };
   if constexpr (kOneRound) {
     make_blocks();

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -154,7 +154,62 @@ class HostRows {
     return own;
   }
 
+  /// ManyParts::exchange_and_store, of every part and thread.
+  void exchange_and_store(std::vector<std::vector<Sums>>& d, std::int64_t row, int round) {
+    const int threads = launch_.threads();
+    for (int part = 0; part < launch_.parts(); ++part) {
+      for (int b = 0; b < launch_.together; ++b) {
+        const Sums& sums = d[static_cast<std::size_t>(part)][static_cast<std::size_t>(b)];
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int i = 0; i < 4; ++i) {
+            for (int j = 0; j < 8; ++j) {
+              const int word =
+                  handed_word(launch_, round, part, handed_row(b, i, lane), handed_quad(i, lane) + j / 4);
+              word_at(word, static_cast<std::size_t>(j % 4)) =
+                  sums[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)]
+                      .at[static_cast<std::size_t>(lane)];
+            }
+          }
+        }
+      }
+    }
+    for (int take = 0; take < launch_.takes(); ++take) {
+      for (int thread = 0; thread < threads; ++thread) {
+        const int of_blocks = taken_row(launch_, take, thread), first = taken_column(launch_, thread);
+        const int line = 16 * launch_.together * round + of_blocks;
+        for (int column = first; line < order_ && column < first + launch_.taken_columns(); ++column) {
+          std::vector<float> x(static_cast<std::size_t>(launch_.parts()));
+          for (std::size_t part = 0; part < x.size(); ++part)
+            x[part] = word_at(handed_word(launch_, round, static_cast<int>(part), of_blocks, column / 4),
+                              static_cast<std::size_t>(column % 4));
+          for (std::size_t distance = 1; distance < x.size(); distance *= 2) {
+            for (std::size_t part = 0; part < x.size(); ++part) {
+              if (part / distance % 2 != 0) continue;
+              const float low = x[part], high = x[part + distance];
+              x[part] = low + high;
+              x[part + distance] = low - high;
+            }
+          }
+          for (std::size_t part = 0; part < x.size(); ++part)
+            put(row, line * launch_.columns + kColumns * static_cast<int>(part) + column, x[part], 1.0F);
+        }
+      }
+    }
+  }
+
   void make_blocks(std::int64_t first_row, int round) {
+    if (launch_.hands_out()) {
+      std::vector<std::vector<Sums>> d(static_cast<std::size_t>(launch_.parts()));
+      for (int part = 0; part < launch_.parts(); ++part) {
+        for (int b = 0; b < launch_.together; ++b) {
+          Sums sums = exact_stage(first_row, part, 0, launch_.first_block(round, 0) + b);
+          add_elements(sums);
+          add_vectors(sums);
+          d[static_cast<std::size_t>(part)].push_back(sums);
+        }
+      }
+      return exchange_and_store(d, first_row, round);
+    }
     if (launch_.splits == 2) {
       BothSums d = sums_of_splits(first_row, round);
       for (int split = 0; split < 2; ++split) {
@@ -201,8 +256,7 @@ class HostRows {
   void finish_block(Sums& d, std::int64_t first_row, int block, int part) {
     add_vectors(d);
     for (int i = 0; i < 4; ++i) {
-      const float scale =
-          static_cast<float>(problem_.scale) * (launch_.parts() == 2 && part == 1 && i >= 2 ? -1.0F : 1.0F);
+      const float sign = launch_.parts() == 2 && part == 1 && i >= 2 ? -1.0F : 1.0F;
       for (int lane = 0; lane < 32; ++lane) {
         const std::int64_t row = row_of(first_row, stored_slot(launch_.columns, i, lane));
         if (stored_line(launch_.columns, block, i, part, lane) >= order_ || row >= problem_.rows) continue;
@@ -210,13 +264,17 @@ class HostRows {
         for (int j = 0; j < 8; ++j) {
           const float x =
               d[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)].at[static_cast<std::size_t>(lane)];
-          const int element = byte / 2 + j;
-          out_[row * problem_.out.row_stride + element] =
-              rows::flipped(static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale + 0.0F)),
-                            problem_.op.signs_come_last() ? flips_ : nullptr, element);
+          put(row, byte / 2 + j, x, sign);
         }
       }
     }
+  }
+  /// The scale, with a sign, and the one rounding.
+  void put(std::int64_t row, int element, float x, float sign) const {
+    const float scale = sign * static_cast<float>(problem_.scale);
+    out_[row * problem_.out.row_stride + element] =
+        rows::flipped(static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale + 0.0F)),
+                      problem_.op.signs_come_last() ? flips_ : nullptr, element);
   }
 
   Problem problem_;
@@ -230,49 +288,50 @@ class HostRows {
   std::vector<float> exchange_;
 };
 
-/// The launches that serve the cut, whatever the number of rows.
-std::vector<WarpLaunch> launches_of(const WarpCut& cut) {
-  std::vector<WarpLaunch> launches;
-  std::ranges::copy_if(kLaunches, std::back_inserter(launches),
-                       [&](const WarpLaunch& launch) { return launch.serves(cut.shape); });
-  return launches;
+/// The launches that serve the operator, whatever the number of rows, each with its cut.
+std::vector<WarpChoice> choices_of(const Operator& op) {
+  std::vector<WarpChoice> choices;
+  for (const WarpLaunch& launch : kLaunches)
+    if (const std::optional<WarpCut> cut = cut_for(op, launch)) choices.push_back({launch, *cut});
+  return choices;
 }
 
 void run_all(const Problem& problem, const Operands& operands, const reference::TensorCore& core,
-             const WarpCut& cut, const WarpLaunch& launch) {
-  HostRows rows(problem, operands, core, cut, launch);
-  for (std::int64_t r = 0; r < problem.rows; r += launch.rows_per_warp())
+             const WarpChoice& choice) {
+  HostRows rows(problem, operands, core, choice.cut, choice.launch);
+  for (std::int64_t r = 0; r < problem.rows; r += choice.launch.rows_per_warp())
     rows.run(r);
 }
 
 void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core) {
-  const WarpCut cut = cut_for(problem.op).value();
-  for (const WarpLaunch& launch : launches_of(cut)) {
+  for (const WarpChoice& choice : choices_of(problem.op)) {
     rows::expect_right(
-        problem, input_class,
-        [&](const Operands& operands) { run_all(problem, operands, core, cut, launch); },
-        launch.rows_per_warp() == 1);
+        problem, input_class, [&](const Operands& operands) { run_all(problem, operands, core, choice); },
+        choice.launch.rows_per_warp() == 1);
   }
 }
 
 /// Every number of k steps of every number of columns, in one warp and split over two; orders that are and
 /// are no multiple of 16; transposes, signs.
 std::vector<std::string> operators() {
-  return {"12x64",  "12x128",        "20x64",       "28x64",        "36x64",        "20x128",
-          "12x256", "28x128",        "60x64",       "68x64",        "76x64",        "20x256",
-          "84x64",  "44x128",        "12x512",      "100x64",       "108x64",       "28x256",
-          "36x256", "20x512",        "84x128",      "12x1024",      "100x128",      "108x128",
-          "28x512", "28tx128",       "12x64+signs", "signs+28x128", "28x512+signs", "signs+12x1024",
-          "12x32",  "28x32",         "44x32",       "60x32",        "76x32",        "92x32",
-          "108x32", "12x16",         "20x16",       "36x16",        "52x16",        "68x16",
-          "84x16",  "100x16",        "140x64",      "172x64",       "132x32",       "148x32",
-          "180x32", "148x16",        "132x16",      "180x16",       "28x32+signs",  "signs+44x16",
-          "28tx32", "140tx64+signs", "signs+180x16"};
+  return {"12x64",        "12x128",        "20x64",         "28x64",         "36x64",        "20x128",
+          "12x256",       "28x128",        "60x64",         "68x64",         "76x64",        "20x256",
+          "84x64",        "44x128",        "12x512",        "100x64",        "108x64",       "28x256",
+          "36x256",       "20x512",        "84x128",        "12x1024",       "100x128",      "108x128",
+          "28x512",       "28tx128",       "12x64+signs",   "signs+28x128",  "28x512+signs", "signs+12x1024",
+          "12x32",        "28x32",         "44x32",         "60x32",         "76x32",        "92x32",
+          "108x32",       "12x16",         "20x16",         "36x16",         "52x16",        "68x16",
+          "84x16",        "100x16",        "140x64",        "172x64",        "132x32",       "148x32",
+          "180x32",       "148x16",        "132x16",        "180x16",        "28x32+signs",  "signs+44x16",
+          "28tx32",       "140tx64+signs", "signs+180x16",  "20x1024",       "44x512",       "84x256",
+          "100x256",      "28x1024",       "36x1024",       "68x512",        "84x512",       "100x512",
+          "52x1024",      "60tx256",       "36tx512+signs", "signs+28x1024", "20x256+signs", "36x1024+signs",
+          "signs+52x1024"};
 }
 
 /// Those of two warps side by side, and the last row alone in one.
 std::int64_t rows_of(const std::string& op) {
-  const int columns = cut_for(parse_operator(op)).value().shape.columns;
+  const int columns = choice_for(parse_operator(op), 1, 132).value().cut.shape.columns;
   return columns == kColumns / 4 ? 5 : columns == kColumns / 2 ? 3 : 1;
 }
 
@@ -294,7 +353,7 @@ TEST_P(WarpKronecker, OneRoundingOfRandomRows) {
 INSTANTIATE_TEST_SUITE_P(Operators, WarpKronecker, ::testing::ValuesIn(operators()), rows::name_of_operator);
 
 TEST(WarpKroneckerPlan, RowStridesLeaveGaps) {
-  for (const char* op : {"28x64", "12x1024", "28x32", "20x16", "140x64"}) {
+  for (const char* op : {"28x64", "12x1024", "28x32", "20x16", "140x64", "20x512", "52x1024"}) {
     Problem problem = matrix_problem(Dtype::f16, op, 3);
     problem.placement = Placement::out_of_place;
     problem.in.row_stride = problem.n() + 8;
@@ -307,11 +366,10 @@ TEST(WarpKroneckerPlan, RowStridesLeaveGaps) {
 TEST(WarpKroneckerPlan, RowsSideBySideAreIsolated) {
   for (const char* op : {"28x32", "20x16", "180x16"}) {
     const Problem problem = matrix_problem(Dtype::f16, op, rows_of(op));
-    const WarpCut cut = cut_for(problem.op).value();
-    for (const WarpLaunch& launch : launches_of(cut)) {
+    for (const WarpChoice& choice : choices_of(problem.op)) {
       const auto result_of = [&](const reference::Storage& in) {
         reference::Storage out(problem);
-        run_all(problem, {.in = in.data(), .out = out.data()}, reference::kAmpereTensorCore, cut, launch);
+        run_all(problem, {.in = in.data(), .out = out.data()}, reference::kAmpereTensorCore, choice);
         const auto* const numbers = reinterpret_cast<const std::uint16_t*>(out.data());
         return std::vector<std::uint16_t>(numbers, numbers + problem.rows * problem.n());
       };
@@ -335,52 +393,68 @@ TEST(WarpKroneckerPlan, RowsSideBySideAreIsolated) {
   }
 }
 
-TEST(WarpKroneckerPlan, CutsAreThoseOfTheTable) {
-  const auto text_of_cut = [](const char* op) {
-    const std::optional<WarpCut> cut = cut_for(parse_operator(op));
-    return cut ? std::to_string(cut->shape.order) + " x " + std::to_string(cut->shape.columns) : "none";
-  };
-  EXPECT_EQ(text_of_cut("12x64"), "12 x 64");
-  EXPECT_EQ(text_of_cut("12x128"), "24 x 64");
-  EXPECT_EQ(text_of_cut("20x256"), "80 x 64");
-  EXPECT_EQ(text_of_cut("28x256"), "112 x 64");
-  EXPECT_EQ(text_of_cut("36x256"), "72 x 128");
-  EXPECT_EQ(text_of_cut("12x1024"), "96 x 128");
-  EXPECT_EQ(text_of_cut("28x512"), "112 x 128");
-  EXPECT_EQ(text_of_cut("28tx128+signs"), "56 x 64");
-  EXPECT_EQ(text_of_cut("28x32"), "28 x 32");
-  EXPECT_EQ(text_of_cut("180x16"), "180 x 16");
-  EXPECT_EQ(text_of_cut("172x64"), "172 x 64");
+/// The launch and the cut for so many rows on 132 multiprocessors.
+std::string choice_text(const char* op, std::int64_t rows) {
+  const std::optional<WarpChoice> choice = choice_for(parse_operator(op), rows, 132);
+  if (!choice) return "none";
+  const WarpLaunch& launch = choice->launch;
+  const std::string order = std::to_string(choice->cut.shape.order);
+  return order + " x " + std::to_string(launch.columns) + ", " + std::to_string(launch.warps_per_row()) +
+         " warps of " + std::to_string(launch.together);
+}
+
+TEST(WarpKroneckerPlan, ManyRowsHaveTheLaunchesOfTheTable) {
+  constexpr std::int64_t kMany = 1 << 20;
+  EXPECT_EQ(choice_text("12x64", kMany), "12 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("12x128", kMany), "24 x 64, 1 warps of 2");
+  EXPECT_EQ(choice_text("20x256", kMany), "80 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("28x256", kMany), "112 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("36x256", kMany), "72 x 128, 2 warps of 1");
+  EXPECT_EQ(choice_text("12x1024", kMany), "48 x 256, 4 warps of 1");
+  EXPECT_EQ(choice_text("28x512", kMany), "56 x 256, 4 warps of 1");
+  EXPECT_EQ(choice_text("108x128", kMany), "108 x 128, 2 warps of 1");
+  EXPECT_EQ(choice_text("36x512", kMany), "72 x 256, 4 warps of 1");
+  EXPECT_EQ(choice_text("44x512", kMany), "44 x 512, 8 warps of 1");
+  EXPECT_EQ(choice_text("28x1024", kMany), "56 x 512, 8 warps of 1");
+  EXPECT_EQ(choice_text("52x1024", kMany), "52 x 1024, 16 warps of 1");
+  EXPECT_EQ(choice_text("28tx128+signs", kMany), "56 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("28x32", kMany), "28 x 32, 1 warps of 2");
+  EXPECT_EQ(choice_text("180x16", kMany), "180 x 16, 2 warps of 1");
+  EXPECT_EQ(choice_text("172x64", kMany), "172 x 64, 2 warps of 1");
   // Fewer columns than two vectors, more rows than registers hold, and other operators.
-  for (const char* op : {"28", "28x8", "60x128", "140x128", "28x1024", "76x2x36x2", "d28x64", "4096", "256r",
-                         "4096+signs", "428x32"})
-    EXPECT_EQ(text_of_cut(op), "none") << op;
+  for (const char* op : {"28", "28x8", "60x128", "140x128", "172x128", "28x4096", "76x2x36x2", "d28x64",
+                         "4096", "256r", "4096+signs", "428x32"})
+    EXPECT_EQ(choice_text(op, 1), "none") << op;
 }
 
 TEST(WarpKroneckerPlan, FewRowsAreSharedByWarps) {
-  const auto launch = [](const char* op, std::int64_t rows) {
-    return launch_for(cut_for(parse_operator(op)).value(), rows, 132);
-  };
-  EXPECT_EQ(launch("12x64", 1), (WarpLaunch{1, 64, 1, 1, 1})) << "one block of the product";
-  EXPECT_EQ(launch("12x128", 12 * 132), (WarpLaunch{2, 64, 1, 2, 1}));
-  EXPECT_EQ(launch("12x128", 12 * 132 + 1), (WarpLaunch{2, 64, 1, 1, 2}));
-  EXPECT_EQ(launch("28x256", 132), (WarpLaunch{7, 64, 1, 4, 1}));
-  EXPECT_EQ(launch("28x256", 133), (WarpLaunch{7, 64, 1, 2, 1}));
-  EXPECT_EQ(launch("28x256", 264), (WarpLaunch{7, 64, 1, 2, 1}));
-  EXPECT_EQ(launch("28x256", 265), (WarpLaunch{7, 64, 1, 1, 1}));
-  EXPECT_EQ(launch("28x32", 24 * 132), (WarpLaunch{2, 32, 1, 2, 1})) << "twice as many rows, as many warps";
-  EXPECT_EQ(launch("28x32", 24 * 132 + 1), (WarpLaunch{2, 32, 1, 1, 2}));
-  EXPECT_EQ(launch("20x16", 48 * 132), (WarpLaunch{2, 16, 1, 2, 1}));
-  EXPECT_EQ(launch("20x16", 48 * 132 + 1), (WarpLaunch{2, 16, 1, 1, 2}));
-  EXPECT_EQ(launch("44x32", 2 * 132 + 1), (WarpLaunch{3, 32, 1, 1, 3}));
-  EXPECT_EQ(launch("28x512", 1), (WarpLaunch{7, 128, 1, 1, 1})) << "parts are not shared again";
-  EXPECT_EQ(launch("140x64", 1), (WarpLaunch{5, 64, 2, 1, 1})) << "nor are splits";
+  EXPECT_EQ(choice_text("12x64", 1), "12 x 64, 1 warps of 1") << "one block of the product";
+  EXPECT_EQ(choice_text("12x128", 12 * 132), "24 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("12x128", 12 * 132 + 1), "24 x 64, 1 warps of 2");
+  EXPECT_EQ(choice_text("108x64", 132), "108 x 64, 4 warps of 1");
+  EXPECT_EQ(choice_text("108x64", 133), "108 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("108x64", 264), "108 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("108x64", 265), "108 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("28x32", 24 * 132), "28 x 32, 2 warps of 1") << "twice as many rows, as many warps";
+  EXPECT_EQ(choice_text("28x32", 24 * 132 + 1), "28 x 32, 1 warps of 2");
+  EXPECT_EQ(choice_text("20x16", 48 * 132), "20 x 16, 2 warps of 1");
+  EXPECT_EQ(choice_text("20x16", 48 * 132 + 1), "20 x 16, 1 warps of 2");
+  EXPECT_EQ(choice_text("44x32", 2 * 132 + 1), "44 x 32, 1 warps of 3");
+  EXPECT_EQ(choice_text("108x128", 1), "108 x 128, 2 warps of 1") << "parts are not shared again";
+  EXPECT_EQ(choice_text("140x64", 1), "140 x 64, 2 warps of 1") << "nor are splits";
+  EXPECT_EQ(choice_text("20x256", 2 * 132), "20 x 256, 4 warps of 2");
+  EXPECT_EQ(choice_text("20x256", 2 * 132 + 1), "80 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("28x256", 32 * 132), "28 x 256, 4 warps of 2");
+  EXPECT_EQ(choice_text("36x256", 8 * 132), "36 x 256, 4 warps of 1");
+  EXPECT_EQ(choice_text("28x512", 8 * 132), "28 x 512, 8 warps of 2");
+  EXPECT_EQ(choice_text("36x512", 4 * 132), "36 x 512, 8 warps of 1");
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
   const auto check = [](const WarpLaunch& launch) {
-    EXPECT_LE(launch.threads(), 128);
+    EXPECT_LE(launch.threads(), launch.hands_out() ? 32 * launch.parts() : 128);
     EXPECT_GE(launch.threads() * launch.resident_blocks(), 32);
+    EXPECT_LE(4 * launch.exchange_words(), 99 * 1024) << "the least that a block may have";
     EXPECT_LE(launch.teams, launch.rounds()) << "no team without a block";
     EXPECT_EQ(launch.threads(),
               32 * launch.warps_per_row() * launch.rows_per_block() / launch.rows_per_warp());
@@ -400,16 +474,36 @@ TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
 
 TEST(WarpKroneckerPlan, EveryLaunchIsTakenForSomeNumberOfRows) {
   for (const WarpLaunch& launch : kLaunches) {
-    const WarpCut cut{{16 * launch.blocks(), launch.columns}, {}};
-    const std::int64_t most = std::int64_t{launch.most_rows_per_multiprocessor()} * 132;
-    EXPECT_EQ(launch_for(cut, most, 132), launch) << launch.k_steps << ' ' << launch.teams;
+    bool is_taken = false;
+    for (const std::string& text : operators()) {
+      const Operator op = parse_operator(text);
+      const std::optional<WarpCut> cut = cut_for(op, launch);
+      if (!cut) continue;
+      const std::int64_t most = std::int64_t{launch.most_rows_per_multiprocessor(cut->shape.order)} * 132;
+      is_taken = is_taken || choice_for(op, most, 132)->launch == launch;
+    }
+    EXPECT_TRUE(is_taken) << launch.k_steps << " steps, " << launch.columns << " columns";
   }
+}
+
+// Bits are promised to be those of any number of rows where no launch for fewer rows has another cut.
+TEST(WarpKroneckerPlan, RowsOfOneCutHaveOneSetOfBits) {
+  for (const char* op : {"12x64", "28x128", "108x64", "28x32", "140x64", "108x128", "12x1024", "44x256",
+                         "52x256", "68x256", "44x512", "28x1024", "68x512", "36x1024", "52x1024"})
+    EXPECT_TRUE(has_one_cut(parse_operator(op))) << op;
+  for (const char* op : {"20x256", "28x256", "36x256", "20x512", "28x512", "36x512", "20x1024"})
+    EXPECT_FALSE(has_one_cut(parse_operator(op))) << op;
+}
+
+TEST(WarpKroneckerPlan, EveryOperatorHasALaunchForManyRows) {
+  for (const std::string& op : operators())
+    EXPECT_NE(choice_text(op.c_str(), std::int64_t{1} << 31), "none") << op;
 }
 
 // What one round sends, and the next one while the slower warp still reads, lies in words of its own.
 TEST(WarpKroneckerPlan, ExchangesOfTwoRoundsLieApart) {
   for (const WarpLaunch& launch : kLaunches) {
-    if (launch.exchange_words() == 0) continue;
+    if (launch.exchange_words() == 0 || launch.hands_out()) continue;
     std::set<int> words;
     for (int round = 0; round < 2; ++round) {
       for (int warp = 0; warp < 2; ++warp) {
@@ -426,6 +520,81 @@ TEST(WarpKroneckerPlan, ExchangesOfTwoRoundsLieApart) {
     EXPECT_EQ(words.size(), static_cast<std::size_t>(launch.exchange_words()));
     EXPECT_EQ(*words.begin(), 0);
     EXPECT_EQ(*words.rbegin(), launch.exchange_words() - 1);
+  }
+}
+
+// Of many parts: what each warp hands out lies apart, and the threads take all of it, each number once.
+TEST(WarpKroneckerPlan, ManyPartsTakeWhatIsHandedOut) {
+  for (const WarpLaunch& launch : kLaunches) {
+    if (!launch.hands_out()) continue;
+    std::set<int> handed, taken;
+    for (int round = 0; round < launch.exchange_buffers(); ++round) {
+      for (int part = 0; part < launch.parts(); ++part) {
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int at = 0; at < 8 * launch.together; ++at) {
+            const int b = at / 8, i = at / 2 % 4, quad = handed_quad(i, lane) + at % 2;
+            handed.insert(handed_word(launch, round, part, handed_row(b, i, lane), quad));
+          }
+        }
+        for (int take = 0; take < launch.takes(); ++take) {
+          for (int thread = 0; thread < launch.threads(); ++thread) {
+            const int row = taken_row(launch, take, thread), first = taken_column(launch, thread);
+            for (int column = first; column < first + launch.taken_columns(); ++column)
+              taken.insert(handed_word(launch, round, part, row, column / 4) + column % 4);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(handed.size(),
+              static_cast<std::size_t>(launch.exchange_buffers() * 4 * launch.together * launch.columns));
+    EXPECT_EQ(taken.size(), 4 * handed.size());
+    for (const int quad : handed) {
+      EXPECT_EQ(quad % 4, 0);
+      for (int i = 0; i < 4; ++i)
+        EXPECT_TRUE(taken.contains(quad + i)) << quad;
+    }
+    EXPECT_LT(*taken.rbegin(), launch.exchange_words());
+  }
+}
+
+// Eight lanes at a time hand out or take 16 bytes each, sixteen lanes 8 bytes: in all banks, none twice.
+TEST(WarpKroneckerPlan, ManyPartsMeetInNoBank) {
+  const auto expect_all_banks = [](int lanes, int words_of_lane, const auto& word_of) {
+    for (int first = 0; first < 32; first += lanes) {
+      std::set<int> banks;
+      for (int lane = first; lane < first + lanes; ++lane)
+        for (int i = 0; i < words_of_lane; ++i)
+          banks.insert((word_of(lane) + i) % 32);
+      EXPECT_EQ(banks.size(), 32U) << first;
+    }
+  };
+  for (const WarpLaunch& launch : kLaunches) {
+    if (!launch.hands_out()) continue;
+    for (int i = 0; i < 4; ++i) {
+      expect_all_banks(8, 4, [&](int lane) {
+        return handed_word(launch, 0, 1, handed_row(0, i, lane), handed_quad(i, lane));
+      });
+    }
+    const int at_once = std::min(4, launch.taken_columns());
+    for (int warp = 0; warp < launch.parts(); ++warp) {
+      expect_all_banks(32 / at_once, at_once, [&](int lane) {
+        const int thread = 32 * warp + lane, column = taken_column(launch, thread);
+        return handed_word(launch, 0, 1, taken_row(launch, 0, thread), column / 4) + column % 4;
+      });
+    }
+  }
+}
+
+// A warp stores whole lines of 128 bytes: 64 columns of one part.
+TEST(WarpKroneckerPlan, ManyPartsStoreWholeLines) {
+  for (const WarpLaunch& launch : kLaunches) {
+    if (!launch.hands_out()) continue;
+    for (int thread = 0; thread < launch.threads(); thread += kColumns / launch.taken_columns()) {
+      for (int i = 0; i < kColumns / launch.taken_columns(); ++i) {
+        EXPECT_EQ(taken_row(launch, 0, thread + i), taken_row(launch, 0, thread));
+        EXPECT_EQ(taken_column(launch, thread + i), launch.taken_columns() * i);
+      }
+    }
   }
 }
 
@@ -462,8 +631,9 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
     EXPECT_NE(refusal(text, a100_description()).find(words), std::string::npos)
         << refusal(text, a100_description());
   };
-  expect_named("f16/28x1024/r5", "as D x 16, 32 or 64 (D to 112, 129 to 192)");
-  expect_named("f16/140x128/r5", "or D x 128 (D 65 to 112)");
+  EXPECT_EQ(refusal("f16/52x1024/r5", a100_description()), "");
+  expect_named("f16/28x4096/r5", "as D x 16, 32 or 64 (D to 112, 129 to 192)");
+  expect_named("f16/140x128/r5", "D x 128 (65 to 112), D x 256 or 512 (17 to 112) or D x 1024 (33 to 64)");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");
