@@ -205,7 +205,10 @@ function(fwht_instances variable)
     if(NOT parts)  # a whole instance compiles as long as four parts
       math(EXPR in_one "${in_one} / 4")
     endif()
-    if(formats AND in_one GREATER 1)
+    if(parts AND NOT formats)  # each has kernels of several lengths
+      math(EXPR in_one "(${in_one} + 1) / 2")
+    endif()
+    if((formats OR parts) AND in_one GREATER 1)
       fwht_join(objects ${in_one} ${objects})
     endif()
     list(APPEND sources ${objects})

@@ -170,21 +170,22 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
          (problem.n() <= kShort || (one_scale && problem.n() > kLong && problem.rows <= device.sm_count));
 }
 
-/// Whether rows of m 2^k are sooner in registers than in shared memory. In those of four warps and more they
-/// are, but for many rows of 36 x 1024. Longer ones of fewer warps wait for the products of a warp or two. Of
-/// those to 7168 in 64 columns several warps share few, which is sooner, too; all of them are where there are
-/// many. By the grids `tune` and `widths` on an H200; 5760 and 6016 go by the same limits.
+/// Whether rows of m 2^k are sooner in registers than in shared memory. They are where a row has one warp or
+/// many, but for two sorts. Of 5633 to 7168 elements in 64 columns neither several warps share few rows, nor
+/// are there many, in between. Many rows of 36 x 1024 have a quarter of zeros. Two warps with half of a row
+/// each wait for each other, which many rows hide from 10241 elements on. By the grids `tune` and `widths` on
+/// an H200; 5760 and 6016 go by the same limits.
 bool is_sooner_in_registers(const Problem& problem, const DeviceInfo& device) {
-  constexpr std::int64_t kAlways = 5632, kOneWarp = 7168, kAlwaysOfTwo = 10240;  // elements of a row
-  constexpr std::int64_t kMany = std::int64_t{1} << 22;                          // elements
-  constexpr std::int64_t kThreeQuarters = 36864, kFewOfThem = 8;                 // rows a multiprocessor
-  const std::int64_t n = problem.n();
-  if (n == kThreeQuarters) return problem.rows <= kFewOfThem * device.sm_count;
+  constexpr std::int64_t kSomeOfOne = 5633, kMostOfOne = 7168, kSomeOfTwo = 10241;  // elements of a row
+  constexpr std::int64_t kMany = std::int64_t{1} << 22;                             // elements
+  constexpr std::int64_t kThreeQuarters = 36864, kFewOfThem = 8;                    // rows a multiprocessor
+  const std::int64_t n = problem.n(), multiprocessors = device.sm_count;
+  if (n == kThreeQuarters) return problem.rows <= kFewOfThem * multiprocessors;
   const auto choice = warp_kronecker::choice_for(problem.op, problem.rows, device.sm_count);
-  if (choice && choice->launch.hands_out()) return true;
-  if (n <= kAlways || (n > kOneWarp && n <= kAlwaysOfTwo)) return true;
-  if (n > kAlwaysOfTwo) return problem.rows > device.sm_count;
-  return problem.rows <= 2 * std::int64_t{device.sm_count} || problem.elements() >= kMany;
+  if (!choice || choice->launch.hands_out()) return true;
+  if (choice->launch.parts() == 2) return n < kSomeOfTwo || problem.rows > multiprocessors;
+  return n < kSomeOfOne || n > kMostOfOne || problem.rows <= 2 * multiprocessors ||
+         problem.elements() >= kMany;
 }
 
 /// The same beside Hopper's kernel, whose tensor copies take longer to begin and less to go on: few short

@@ -10,7 +10,7 @@ std::optional<WarpCut> cut_for(const Operator& op, const WarpLaunch& launch) {
   const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
   if (!parts || parts->slow.basis != Basis::hadamard || parts->second.order != 1) return std::nullopt;
   const std::int64_t order = op.n() / launch.columns;
-  if (op.n() % launch.columns != 0 || order % parts->slow.order != 0 || order > kMostOrderOfTwo)
+  if (op.n() % launch.columns != 0 || order % parts->slow.order != 0 || order > kMostOrder)
     return std::nullopt;
   const rows::Shape shape{static_cast<int>(order), launch.columns};
   if (!launch.serves(shape)) return std::nullopt;
@@ -37,14 +37,9 @@ bool has_one_cut(const Operator& op) {
   return false;
 }
 
-std::vector<std::uint32_t> sign_words_of(const WarpCut& cut, const WarpLaunch& launch) {
-  std::vector<std::uint32_t> words;
-  for (int split = 0; split < launch.splits; ++split) {
-    const std::vector<std::uint32_t> of_split =
-        rows::sign_table(launch.blocks(), split * launch.k_steps, launch.k_steps, cut.shape.order, cut.slow);
-    words.insert(words.end(), of_split.begin(), of_split.end());
-  }
-  return words;
+std::vector<std::uint32_t> sign_words_of(const WarpCut& cut) {
+  const int steps = cut.shape.k_steps();
+  return rows::sign_table(steps, 0, steps, cut.shape.order, cut.slow);
 }
 
 namespace {
@@ -58,9 +53,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (!choice_for(problem.op, problem.rows, device.sm_count)) {
     return {concat("the operator ", to_string(problem.op), " is not offered by this variant, which takes a ",
-                   "named order times 2^k as D x 16, 32 or 64 (D to ", kMostOrder, ", 129 to ",
-                   kMostOrderOfTwo, "), D x 128 (65 to ", kMostOrder, "), D x 256 or 512 (17 to ", kMostOrder,
-                   ") or D x 1024 (33 to 64)")};
+                   "named order times 2^k as D x 16, 32 or 64 (D to ", kMostOrder, "), D x 128 (65 to ",
+                   kMostOrderOfTwo, "), D x 256 or 512 (17 to 112) or D x 1024 (33 to 64)")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);

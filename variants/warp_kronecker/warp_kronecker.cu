@@ -16,11 +16,7 @@ namespace {
 class WarpKroneckerPlan final : public Plan {
  public:
   WarpKroneckerPlan(const Problem& problem, const WarpCut& cut, const WarpLaunch& launch, Kernel kernel)
-      : Plan(problem),
-        cut_(cut),
-        launch_(launch),
-        kernel_(kernel),
-        matrix_(kept_table(sign_words_of(cut, launch))) {
+      : Plan(problem), cut_(cut), launch_(launch), kernel_(kernel), matrix_(kept_table(sign_words_of(cut))) {
     if (launch.hands_out()) allow_shared(kernel_, shared_bytes());
   }
 
@@ -74,12 +70,18 @@ class WarpKroneckerPlan final : public Plan {
   const std::uint32_t* matrix_;
 };
 
+template <Dtype dtype, bool with_signs>
+Kernel kernel_for(const WarpLaunch& launch) {
+  return dispatch_int<0, kObjectParts - 1>(
+      part_of_object(launch), [&](auto part) { return kernels<dtype, with_signs, part()>().find(launch); });
+}
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   const auto [launch, cut] = *choice_for(problem.op, problem.rows, device.sm_count);
   const Kernel kernel = dispatch_16_bit(problem.dtype(), [&, &launch = launch](auto dtype) {
-    return (problem.op.has_signs() ? kernels<dtype(), true>() : kernels<dtype(), false>()).find(launch);
+    return problem.op.has_signs() ? kernel_for<dtype(), true>(launch) : kernel_for<dtype(), false>(launch);
   });
   return std::make_unique<WarpKroneckerPlan>(problem, cut, launch, kernel);
 }

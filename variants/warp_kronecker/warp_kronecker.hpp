@@ -24,20 +24,19 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 inline constexpr int kColumns = 64;
 /// Words of 16 bytes that a row of a part takes in an exchange of many parts, with one that is empty.
 inline constexpr int kQuadsOfRow = kColumns / 4 + 1;
-/// Rows of X that a warp's registers hold: seven k steps. Two warps hold 192, as the sums of both take room.
-inline constexpr int kMostOrder = 112, kMostOrderOfTwo = 192;
+/// Rows of X that a warp's registers hold: twelve k steps. In two parts eleven, as the exchange takes room.
+inline constexpr int kMostOrder = 192, kMostOrderOfTwo = 176;
 
 /// What a kernel is compiled for.
 struct WarpLaunch {
   int k_steps;   ///< 16 rows of X each, that a warp holds
   int columns;   ///< of X: 16 to 1024
-  int splits;    ///< of two, each holds half of the k steps, and they exchange sums of the product
   int teams;     ///< that all hold the whole row and share the blocks of the product
   int together;  ///< blocks of 16 rows of the product that a warp makes at once
   bool operator==(const WarpLaunch&) const = default;
 
   constexpr bool serves(const rows::Shape& shape) const {
-    return columns == shape.columns && k_steps == (shape.k_steps() + splits - 1) / splits;
+    return columns == shape.columns && k_steps == shape.k_steps();
   }
   /// Warps that hold a row side by side, 64 columns each.
   constexpr int parts() const { return columns > kColumns ? columns / kColumns : 1; }
@@ -45,18 +44,10 @@ struct WarpLaunch {
   constexpr bool hands_out() const { return parts() > 2; }
   /// Rows of the problem that lie side by side in a warp.
   constexpr int rows_per_warp() const { return columns < kColumns ? kColumns / columns : 1; }
-  constexpr int warps_per_row() const { return parts() * splits * teams; }
-  /// Blocks of the product, with that beyond an odd number of k steps.
-  constexpr int blocks() const { return k_steps * splits; }
+  constexpr int warps_per_row() const { return parts() * teams; }
   constexpr int rounds() const { return (k_steps + together - 1) / together; }
-  /// The first of the `together` blocks that a warp of this split finishes in a round.
-  constexpr int first_block(int round, int split) const {
-    return splits == 2 ? 2 * round + split : round * together;
-  }
-  /// Whether rows of X of this step of a split may lie behind the matrix.
-  constexpr bool may_pass_matrix(int step) const { return step >= k_steps - splits; }
-  /// Word of sign_words_of at which those of a split begin.
-  constexpr int table_begin(int split) const { return split * blocks() * rows::sign_words(k_steps) * 32; }
+  /// Whether rows of X of this step may lie behind the matrix.
+  constexpr bool may_pass_matrix(int step) const { return step == k_steps - 1; }
   /// Warps that share a row have a block to themselves, so that its barrier is theirs. Other blocks are
   /// small, so that few rows spread and registers go out in small parts; of one step two warps, so that
   /// blocks start fast enough.
@@ -79,7 +70,7 @@ struct WarpLaunch {
   }
   constexpr int threads() const { return 32 * warps_per_block(); }
   /// Blocks on a multiprocessor that the compiler saves registers for: sixteen warps of 128, or twelve of
-  /// 168. Of seven steps eight warps fit, however it saves.
+  /// 168. From seven steps on eight warps fit, however it saves.
   constexpr int resident_blocks() const {
     if (hands_out()) return std::max(1, (k_steps <= 4 ? 16 : k_steps <= 6 ? 12 : 8) / parts());
     if (teams > 1 || k_steps < 4 || k_steps > 6) return 1;
@@ -88,11 +79,11 @@ struct WarpLaunch {
   /// A round's words are free again at the next one's barrier where there are two such buffers. Sixteen parts
   /// have one, so that it fits any device.
   constexpr int exchange_buffers() const { return hands_out() && (rounds() == 1 || parts() == 16) ? 1 : 2; }
-  /// fp32 words in which warps exchange sums. Two parts send each other half a block, two splits a whole one,
-  /// more parts hand out all that they have made at once.
+  /// fp32 words in which warps exchange sums. Two parts send each other half a block, more parts hand out all
+  /// that they have made at once.
   constexpr int exchange_words() const {
     if (hands_out()) return exchange_buffers() * parts() * 16 * together * kQuadsOfRow * 4;
-    return parts() == 2 ? 2 * 2 * 16 * 32 : splits == 2 ? 2 * 2 * 32 * 32 : 0;
+    return parts() == 2 ? 2 * 2 * 16 * 32 : 0;
   }
   /// Neighbouring columns of each part that a thread takes at once: 8, 4 or 2, as they go round.
   constexpr int taken_columns() const {
@@ -107,20 +98,36 @@ struct WarpLaunch {
 /// rows: several warps share a row and read it through the L1. With one block each from five steps on,
 /// registers allow too few of them. Then many rows, one warp each, or two: nothing is read twice. Up to three
 /// steps all blocks are made at once, which covers the latency of products best; beyond, registers hold the
-/// sums of one. So: many parts, 64 columns, two parts, rows side by side, two splits.
+/// sums of one. So: many parts; of seven steps or fewer 64 columns, then two parts; of more the same; rows
+/// side by side.
 inline constexpr WarpLaunch kLaunches[] = {
-    {2, 256, 1, 1, 2}, {3, 256, 1, 1, 1}, {2, 512, 1, 1, 2},  {4, 256, 1, 1, 1}, {3, 512, 1, 1, 1},
-    {5, 256, 1, 1, 1}, {6, 256, 1, 1, 1}, {4, 512, 1, 1, 1},  {7, 256, 1, 1, 1}, {3, 1024, 1, 1, 1},
-    {5, 512, 1, 1, 1}, {6, 512, 1, 1, 1}, {4, 1024, 1, 1, 1}, {7, 512, 1, 1, 1}, {1, 64, 1, 1, 1},
-    {2, 64, 1, 2, 1},  {2, 64, 1, 1, 2},  {3, 64, 1, 3, 1},   {3, 64, 1, 2, 2},  {3, 64, 1, 1, 3},
-    {4, 64, 1, 2, 2},  {4, 64, 1, 1, 1},  {5, 64, 1, 3, 1},   {5, 64, 1, 2, 3},  {5, 64, 1, 1, 1},
-    {6, 64, 1, 3, 1},  {6, 64, 1, 2, 3},  {6, 64, 1, 1, 1},   {7, 64, 1, 4, 1},  {7, 64, 1, 2, 1},
-    {7, 64, 1, 1, 1},  {5, 128, 1, 1, 1}, {6, 128, 1, 1, 1},  {7, 128, 1, 1, 1}, {1, 32, 1, 1, 1},
-    {2, 32, 1, 2, 1},  {2, 32, 1, 1, 2},  {3, 32, 1, 3, 1},   {3, 32, 1, 1, 3},  {4, 32, 1, 1, 1},
-    {5, 32, 1, 1, 1},  {6, 32, 1, 1, 1},  {7, 32, 1, 1, 1},   {1, 16, 1, 1, 1},  {2, 16, 1, 2, 1},
-    {2, 16, 1, 1, 2},  {3, 16, 1, 3, 1},  {3, 16, 1, 1, 3},   {4, 16, 1, 1, 1},  {5, 16, 1, 1, 1},
-    {6, 16, 1, 1, 1},  {7, 16, 1, 1, 1},  {5, 64, 2, 1, 1},   {6, 64, 2, 1, 1},  {5, 32, 2, 1, 1},
-    {6, 32, 2, 1, 1},  {5, 16, 2, 1, 1},  {6, 16, 2, 1, 1}};
+    {2, 256, 1, 2},  {3, 256, 1, 1}, {2, 512, 1, 2}, {4, 256, 1, 1},  {3, 512, 1, 1},  {5, 256, 1, 1},
+    {6, 256, 1, 1},  {4, 512, 1, 1}, {7, 256, 1, 1}, {3, 1024, 1, 1}, {5, 512, 1, 1},  {6, 512, 1, 1},
+    {4, 1024, 1, 1}, {7, 512, 1, 1}, {1, 64, 1, 1},  {2, 64, 2, 1},   {2, 64, 1, 2},   {3, 64, 3, 1},
+    {3, 64, 2, 2},   {3, 64, 1, 3},  {4, 64, 2, 2},  {4, 64, 1, 1},   {5, 64, 3, 1},   {5, 64, 2, 3},
+    {5, 64, 1, 1},   {6, 64, 3, 1},  {6, 64, 2, 3},  {6, 64, 1, 1},   {7, 64, 4, 1},   {7, 64, 2, 1},
+    {7, 64, 1, 1},   {5, 128, 1, 1}, {6, 128, 1, 1}, {7, 128, 1, 1},  {8, 64, 4, 1},   {8, 64, 2, 1},
+    {8, 64, 1, 1},   {9, 64, 3, 1},  {9, 64, 2, 1},  {9, 64, 1, 1},   {10, 64, 4, 1},  {10, 64, 2, 1},
+    {10, 64, 1, 1},  {11, 64, 4, 1}, {11, 64, 2, 1}, {11, 64, 1, 1},  {12, 64, 4, 1},  {12, 64, 2, 1},
+    {12, 64, 1, 1},  {8, 128, 1, 1}, {9, 128, 1, 1}, {10, 128, 1, 1}, {11, 128, 1, 1}, {1, 32, 1, 1},
+    {2, 32, 2, 1},   {2, 32, 1, 2},  {3, 32, 3, 1},  {3, 32, 1, 3},   {4, 32, 1, 1},   {5, 32, 1, 1},
+    {6, 32, 1, 1},   {7, 32, 1, 1},  {8, 32, 4, 1},  {8, 32, 2, 1},   {8, 32, 1, 1},   {9, 32, 3, 1},
+    {9, 32, 2, 1},   {9, 32, 1, 1},  {10, 32, 4, 1}, {10, 32, 2, 1},  {10, 32, 1, 1},  {11, 32, 4, 1},
+    {11, 32, 2, 1},  {11, 32, 1, 1}, {12, 32, 4, 1}, {12, 32, 2, 1},  {12, 32, 1, 1},  {1, 16, 1, 1},
+    {2, 16, 2, 1},   {2, 16, 1, 2},  {3, 16, 3, 1},  {3, 16, 1, 3},   {4, 16, 1, 1},   {5, 16, 1, 1},
+    {6, 16, 1, 1},   {7, 16, 1, 1},  {8, 16, 4, 1},  {8, 16, 2, 1},   {8, 16, 1, 1},   {9, 16, 3, 1},
+    {9, 16, 2, 1},   {9, 16, 1, 1},  {10, 16, 4, 1}, {10, 16, 2, 1},  {10, 16, 1, 1},  {11, 16, 4, 1},
+    {11, 16, 2, 1},  {11, 16, 1, 1}, {12, 16, 4, 1}, {12, 16, 2, 1},  {12, 16, 1, 1}};
+
+/// Launches that are compiled together: a device that compiles PTX does so with all of an object when it
+/// first uses one of its kernels.
+inline constexpr int kObjectParts = 12;
+constexpr int part_of_object(const WarpLaunch& launch) {
+  if (launch.hands_out()) return launch.parts() == 4 ? 0 : 1;
+  if (launch.parts() == 2) return 2;
+  const int first = launch.columns == kColumns ? 3 : launch.columns == kColumns / 2 ? 6 : 9;
+  return first + (launch.k_steps <= 4 ? 0 : launch.k_steps <= 8 ? 1 : 2);
+}
 
 /// A row of the problem as a matrix X, and the factor on its slow index.
 struct WarpCut {
@@ -143,8 +150,8 @@ std::optional<WarpChoice> choice_for(const Operator& op, std::int64_t rows, int 
 /// Whether any number of rows has the same cut, and so the same bits of a row.
 bool has_one_cut(const Operator& op);
 
-/// The matrix of stage 1 for the splits of a launch, one after the other.
-std::vector<std::uint32_t> sign_words_of(const WarpCut& cut, const WarpLaunch& launch);
+/// The matrix of stage 1.
+std::vector<std::uint32_t> sign_words_of(const WarpCut& cut);
 
 // ---- index maps
 
@@ -205,10 +212,6 @@ constexpr int stored_byte(int columns, int block, int i, int part, int lane) {
 /// (b0-b2), which `part` sends. 512 bytes of 32 lanes lie side by side.
 constexpr int exchanged_word(int round, int part, int pair, int lane) {
   return (((round % 2) * 2 + part) * 4 + pair) * 128 + 4 * lane;
-}
-/// Exchange of two splits: the same of column `j`, which `split` receives.
-constexpr int received_word(int round, int split, int j, int lane) {
-  return (((round % 2) * 2 + split) * 8 + j) * 128 + 4 * lane;
 }
 
 /// More parts: first of four fp32 words, those of columns 4 `quad` .. of a part (quad 0..15), in this row of

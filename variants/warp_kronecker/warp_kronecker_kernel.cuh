@@ -15,12 +15,11 @@
 // out through shared memory once, and a thread adds those of a few columns.
 //
 // Bit card, columns b0 .. b9, rows d of X, rows r of the problem side by side:
-//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step, split |
+//   load      16 bytes a lane: b0-b2 in the vector | b3-b5 lane 2-4 | d: lane 0-1, register, step |
 //             b6-b9 warp
 //   stage 1   d is k, b3-b5 the columns of a product, b0-b2 product after product
 //             D: b3 register | b4-b5 lane 0-1 | b0-b2 register | d: lane 2-4, register, block
 //             of 32 columns: b4 register | b3, r lane 0-1; of 16: r register | b3, r lane 0-1; so stored
-//             two splits: each takes the sums of every other block, whole, fp32 through shared memory, FADD
 //   stage 2   b0-b2       FADD between registers
 //             b6          the parts exchange eight rows of each block: fp32 through shared memory, FADD
 //             b3-b5       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
@@ -60,8 +59,8 @@ struct WarpWork {
 
 /// What a warp does of a row, or of the rows that lie side by side in it.
 struct WarpPlace {
-  int row;                ///< the first of them
-  int part, split, team;  ///< see WarpLaunch
+  int row;         ///< the first of them
+  int part, team;  ///< see WarpLaunch
   int lane;
 };
 
@@ -76,10 +75,9 @@ class HeldRow {
   /// Asks for all of it at once. Rows of X behind the matrix are zeros, for the signs there to meet, and so
   /// are rows behind the last of the problem.
   __device__ HeldRow(const WarpWork& work, const WarpPlace& place)
-      : first_step_(place.split * kSteps),
-        row_(place.row + row_of_slot(kWidth, loaded_slot(kWidth, place.lane))) {
+      : row_(place.row + row_of_slot(kWidth, loaded_slot(kWidth, place.lane))) {
     const std::byte* const from =
-        work.in + row_ * work.in_stride + loaded_byte(kWidth, first_step_, 0, place.part, place.lane);
+        work.in + row_ * work.in_stride + loaded_byte(kWidth, 0, 0, place.part, place.lane);
     each_vector([&](int step, int i) {
       const auto vector = exists(work, step, i, place.lane)
                               ? *reinterpret_cast<const uint4*>(from + behind_first(step, i))
@@ -90,7 +88,7 @@ class HeldRow {
   }
   __device__ void flip_signs(const WarpWork& work, const WarpPlace& place) {
     const std::uint8_t* const from =
-        work.signs_first + loaded_byte(kWidth, first_step_, 0, place.part, place.lane) / 16;
+        work.signs_first + loaded_byte(kWidth, 0, 0, place.part, place.lane) / 16;
     each_vector([&](int step, int i) {
       if (!exists(work, step, i, place.lane)) return;
       const std::uint32_t eight = __ldg(from + behind_first(step, i) / 16);
@@ -133,12 +131,11 @@ class HeldRow {
     return loaded_byte(kWidth, step, i, 0, 0);
   }
   __device__ bool exists(const WarpWork& work, int step, int i, int lane) const {
-    const bool is_of_matrix =
-        !launch.may_pass_matrix(step) || loaded_line(first_step_ + step, i, lane) < work.order;
+    const bool is_of_matrix = !launch.may_pass_matrix(step) || loaded_line(step, i, lane) < work.order;
     return is_of_matrix && (launch.rows_per_warp() == 1 || row_ < work.row_count);
   }
 
-  int first_step_, row_;
+  int row_;
 };
 
 /// The signs of operand A for the blocks that a warp makes at once, read ahead.
@@ -147,8 +144,7 @@ class BlockSigns {
   static constexpr int kWords = rows::sign_words(launch.k_steps);
 
  public:
-  __device__ BlockSigns(const WarpWork& work, const WarpPlace& place)
-      : table_(work.matrix + launch.table_begin(place.split) + place.lane) {}
+  __device__ BlockSigns(const WarpWork& work, const WarpPlace& place) : table_(work.matrix + place.lane) {}
 
   /// From block `first` on; behind the last block, that one again.
   __device__ void fetch(int first) {
@@ -156,7 +152,7 @@ class BlockSigns {
     for (int b = 0; b < launch.together; ++b) {
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
-        const int block = min(first + b, launch.blocks() - 1);
+        const int block = min(first + b, launch.k_steps - 1);
         words_[b][i] = __ldg(table_ + rows::sign_word_index(launch.k_steps, block, i, 0));
       }
     }
@@ -189,29 +185,6 @@ __device__ void exact_stage(Sums (&d)[launch.together], const HeldRow<launch>& r
       for (int j = 0; j < 8; ++j)
         rows::multiply_add<dtype>(d[b][j], a, row.operands[step][j]);
     }
-  }
-}
-
-/// The sums of a block that the other split finishes.
-__device__ inline void give_sums(const Sums& d, std::uint32_t buffer, int round, const WarpPlace& place) {
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const std::uint32_t words[4] = {__float_as_uint(d[j][0]), __float_as_uint(d[j][1]),
-                                    __float_as_uint(d[j][2]), __float_as_uint(d[j][3])};
-    ptx::st_shared_v4(
-        buffer + 4 * static_cast<std::uint32_t>(received_word(round, 1 - place.split, j, place.lane)), words);
-  }
-}
-/// Those that it gave for this block.
-__device__ inline void take_sums(Sums& d, std::uint32_t buffer, int round, const WarpPlace& place) {
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    std::uint32_t words[4];
-    ptx::ld_shared_v4(
-        words, buffer + 4 * static_cast<std::uint32_t>(received_word(round, place.split, j, place.lane)));
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      d[j][i] += __uint_as_float(words[i]);
   }
 }
 
@@ -381,8 +354,7 @@ __device__ WarpPlace this_place() {
   const int warp = rows::uniform_warp(), of_row = warp % launch.warps_per_row();
   return {static_cast<int>(blockIdx.x) * launch.rows_per_block() +
               warp / launch.warps_per_row() * launch.rows_per_warp(),
-          of_row % launch.parts(), of_row / launch.parts() % launch.splits,
-          of_row / (launch.parts() * launch.splits), static_cast<int>(threadIdx.x & 31U)};
+          of_row % launch.parts(), of_row / launch.parts(), static_cast<int>(threadIdx.x & 31U)};
 }
 
 /// @tparam with_signs  kernels of their own: what a branch around the operands keeps alive costs the longest
@@ -393,7 +365,6 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
   static_assert(
       launch.exchange_words() == 0 || launch.hands_out() || (launch.teams == 1 && launch.together == 1),
       "one exchange a round");
-  static_assert(launch.parts() == 1 || launch.splits == 1, "one sort of exchange");
   constexpr bool kOneRound = launch.teams == launch.rounds();
   constexpr bool kIsStatic = !launch.hands_out() && launch.exchange_words() > 0;
   __shared__ __align__(16) float exchange[kIsStatic ? launch.exchange_words() : 4];
@@ -402,9 +373,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
   const rows::Stage2Constants constants(place.lane, lane_of_fragment(place.lane));
   BlockSigns<dtype, launch> signs(work, place);
   int round = place.team;
-  // Of two splits each makes the other one's block first.
-  const int other_split = launch.splits - 1 - place.split;
-  signs.fetch(launch.first_block(round, other_split));
+  signs.fetch(round * launch.together);
 
   ptx::griddepcontrol_wait();
   if (place.row >= work.row_count) return;  // such a warp shares its row with none
@@ -419,30 +388,20 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
 
   const float scales[2] = {work.scale, place.part == 0 ? work.scale : -work.scale};
   const auto make_blocks = [&] {
-    const std::uint32_t buffer = ptx::shared_address(exchange);
-    if constexpr (launch.splits == 2) {
-      Sums given[1] = {};
-      exact_stage<dtype>(given, held, signs);
-      signs.fetch(launch.first_block(round, place.split));
-      give_sums(given[0], buffer, round, place);
-    }
     Sums d[launch.together] = {};
     exact_stage<dtype>(d, held, signs);
     if constexpr (!kOneRound) {
-      signs.fetch(launch.first_block(min(round + launch.teams, launch.rounds() - 1), other_split));
-    }
-    if constexpr (launch.splits == 2) {
-      __syncthreads();
-      take_sums(d[0], buffer, round, place);
+      signs.fetch(min(round + launch.teams, launch.rounds() - 1) * launch.together);
     }
 #pragma unroll
     for (int b = 0; b < launch.together; ++b) {
       rows::register_butterflies<4, 32>(reinterpret_cast<float(&)[32]>(d[b]));  // b0-b2
-      if constexpr (launch.parts() == 2) exchange_parts(d[b], buffer, round, place.part, place.lane);
+      if constexpr (launch.parts() == 2) {
+        exchange_parts(d[b], ptx::shared_address(exchange), round, place.part, place.lane);
+      }
       add_vectors<launch>(d[b], constants, place.lane);
       if constexpr (!launch.hands_out()) {
-        put_block<dtype, launch, with_signs>(d[b], work, place, launch.first_block(round, place.split) + b,
-                                             scales);
+        put_block<dtype, launch, with_signs>(d[b], work, place, round * launch.together + b, scales);
       }
     }
     if constexpr (launch.hands_out())
@@ -461,18 +420,16 @@ __global__ void __launch_bounds__(launch.threads(), launch.resident_blocks())
 using Kernel = const void*;
 using Kernels = Table<WarpLaunch, Kernel>;
 
-template <Dtype dtype, bool with_signs>
+template <Dtype dtype, bool with_signs, int part>
 const Kernels& kernels();
 
 /// What kernels() gives, where its kernels are compiled.
-template <Dtype dtype, bool with_signs>
+template <Dtype dtype, bool with_signs, int part>
 Kernels compiled_kernels() {
-  Kernels table;
-  const auto add = [&](auto launch) {
-    table.add(launch(), reinterpret_cast<Kernel>(rows_in_registers<dtype, launch(), with_signs>));
-  };
-  add_each<kLaunches>(add);
-  return table;
+  return table_of_each<Kernels, kLaunches>([](Kernels& table, auto launch) {
+    if constexpr (part_of_object(launch()) == part)
+      table.add(launch(), reinterpret_cast<Kernel>(rows_in_registers<dtype, launch(), with_signs>));
+  });
 }
 
 }  // namespace fwht::warp_kronecker

@@ -30,7 +30,7 @@ class HostRows {
       : problem_(problem),
         order_(cut.shape.order),
         launch_(launch),
-        matrix_(sign_words_of(cut, launch)),
+        matrix_(sign_words_of(cut)),
         in_(static_cast<const std::uint16_t*>(operands.in)),
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
@@ -46,7 +46,7 @@ class HostRows {
 
  private:
   using Sums = std::array<ProductTile, 8>;
-  /// Of the two parts, or of the two splits.
+  /// Of two parts.
   using BothSums = std::array<Sums, 2>;
 
   std::int64_t row_of(std::int64_t first_row, int slot) const {
@@ -73,17 +73,14 @@ class HostRows {
     });
   }
 
-  Sums exact_stage(std::int64_t first_row, int part, int split, int block) const {
-    const std::vector<std::uint32_t> signs(matrix_.begin() + launch_.table_begin(split), matrix_.end());
+  Sums exact_stage(std::int64_t first_row, int part, int block) const {
     Sums d{};
     for (int step = 0; step < launch_.k_steps; ++step) {
-      const int of_row = split * launch_.k_steps + step;
       Words a[4];
-      rows::signs_on_host(a, signs, problem_.dtype(), launch_.k_steps, block, step);
+      rows::signs_on_host(a, matrix_, problem_.dtype(), launch_.k_steps, block, step);
       for (int j = 0; j < 8; ++j) {
-        products_.multiply_add(
-            d[static_cast<std::size_t>(j)], a,
-            {operand(first_row, part, of_row, j, 0), operand(first_row, part, of_row, j, 1)});
+        products_.multiply_add(d[static_cast<std::size_t>(j)], a,
+                               {operand(first_row, part, step, j, 0), operand(first_row, part, step, j, 1)});
       }
     }
     return d;
@@ -124,34 +121,6 @@ class HostRows {
         }
       }
     }
-  }
-
-  /// The block that each split finishes: give_sums and take_sums.
-  BothSums sums_of_splits(std::int64_t first_row, int round) {
-    const auto each_word = [](const auto& f) {
-      for (std::size_t j = 0; j < 8; ++j)
-        for (std::size_t i = 0; i < 4; ++i)
-          for (std::size_t lane = 0; lane < 32; ++lane)
-            f(j, i, lane);
-    };
-    const auto word = [&](int split, std::size_t j, std::size_t lane, std::size_t i) -> float& {
-      return word_at(received_word(round, split, static_cast<int>(j), static_cast<int>(lane)), i);
-    };
-    BothSums own;
-    for (int split = 0; split < 2; ++split) {
-      const Sums given = exact_stage(first_row, 0, split, launch_.first_block(round, 1 - split));
-      each_word([&](std::size_t j, std::size_t i, std::size_t lane) {
-        word(1 - split, j, lane, i) = given[j][i].at[lane];
-      });
-      own[static_cast<std::size_t>(split)] =
-          exact_stage(first_row, 0, split, launch_.first_block(round, split));
-    }
-    for (int split = 0; split < 2; ++split) {
-      each_word([&](std::size_t j, std::size_t i, std::size_t lane) {
-        own[static_cast<std::size_t>(split)][j][i].at[lane] += word(split, j, lane, i);
-      });
-    }
-    return own;
   }
 
   /// ManyParts::exchange_and_store, of every part and thread.
@@ -202,7 +171,7 @@ class HostRows {
       std::vector<std::vector<Sums>> d(static_cast<std::size_t>(launch_.parts()));
       for (int part = 0; part < launch_.parts(); ++part) {
         for (int b = 0; b < launch_.together; ++b) {
-          Sums sums = exact_stage(first_row, part, 0, launch_.first_block(round, 0) + b);
+          Sums sums = exact_stage(first_row, part, round * launch_.together + b);
           add_elements(sums);
           add_vectors(sums);
           d[static_cast<std::size_t>(part)].push_back(sums);
@@ -210,21 +179,12 @@ class HostRows {
       }
       return exchange_and_store(d, first_row, round);
     }
-    if (launch_.splits == 2) {
-      BothSums d = sums_of_splits(first_row, round);
-      for (int split = 0; split < 2; ++split) {
-        Sums& sums = d[static_cast<std::size_t>(split)];
-        add_elements(sums);
-        finish_block(sums, first_row, launch_.first_block(round, split), 0);
-      }
-      return;
-    }
     for (int b = 0; b < launch_.together; ++b) {
-      const int block = launch_.first_block(round, 0) + b;
+      const int block = round * launch_.together + b;
       BothSums d{};
       for (int part = 0; part < launch_.parts(); ++part) {
         Sums& sums = d[static_cast<std::size_t>(part)];
-        sums = exact_stage(first_row, part, 0, std::min(block, launch_.blocks() - 1));
+        sums = exact_stage(first_row, part, std::min(block, launch_.k_steps - 1));
         add_elements(sums);
       }
       if (launch_.parts() == 2) exchange_parts(d, round);
@@ -311,22 +271,24 @@ void expect_right(const Problem& problem, InputClass input_class, const referenc
   }
 }
 
-/// Every number of k steps of every number of columns, in one warp and split over two; orders that are and
-/// are no multiple of 16; transposes, signs.
+/// Every number of k steps of every number of columns; orders that are and are no multiple of 16; transposes,
+/// signs.
 std::vector<std::string> operators() {
-  return {"12x64",        "12x128",        "20x64",         "28x64",         "36x64",        "20x128",
-          "12x256",       "28x128",        "60x64",         "68x64",         "76x64",        "20x256",
-          "84x64",        "44x128",        "12x512",        "100x64",        "108x64",       "28x256",
-          "36x256",       "20x512",        "84x128",        "12x1024",       "100x128",      "108x128",
-          "28x512",       "28tx128",       "12x64+signs",   "signs+28x128",  "28x512+signs", "signs+12x1024",
-          "12x32",        "28x32",         "44x32",         "60x32",         "76x32",        "92x32",
-          "108x32",       "12x16",         "20x16",         "36x16",         "52x16",        "68x16",
-          "84x16",        "100x16",        "140x64",        "172x64",        "132x32",       "148x32",
-          "180x32",       "148x16",        "132x16",        "180x16",        "28x32+signs",  "signs+44x16",
-          "28tx32",       "140tx64+signs", "signs+180x16",  "20x1024",       "44x512",       "84x256",
-          "100x256",      "28x1024",       "36x1024",       "68x512",        "84x512",       "100x512",
-          "52x1024",      "60tx256",       "36tx512+signs", "signs+28x1024", "20x256+signs", "36x1024+signs",
-          "signs+52x1024"};
+  return {"12x64",         "12x128",        "20x64",         "28x64",         "36x64",        "20x128",
+          "12x256",        "28x128",        "60x64",         "68x64",         "76x64",        "20x256",
+          "84x64",         "44x128",        "12x512",        "100x64",        "108x64",       "28x256",
+          "36x256",        "20x512",        "84x128",        "12x1024",       "100x128",      "108x128",
+          "28x512",        "28tx128",       "12x64+signs",   "signs+28x128",  "28x512+signs", "signs+12x1024",
+          "12x32",         "28x32",         "44x32",         "60x32",         "76x32",        "92x32",
+          "108x32",        "12x16",         "20x16",         "36x16",         "52x16",        "68x16",
+          "84x16",         "100x16",        "140x64",        "172x64",        "132x32",       "148x32",
+          "180x32",        "148x16",        "132x16",        "180x16",        "28x32+signs",  "signs+44x16",
+          "28tx32",        "140tx64+signs", "signs+180x16",  "20x1024",       "44x512",       "84x256",
+          "100x256",       "28x1024",       "36x1024",       "68x512",        "84x512",       "100x512",
+          "52x1024",       "60tx256",       "36tx512+signs", "signs+28x1024", "20x256+signs", "36x1024+signs",
+          "signs+52x1024", "116x64",        "60x128",        "148x64",        "180x64",       "116x32",
+          "116x16",        "140x32",        "164x16",        "164x32",        "132x64",       "140x128",
+          "148x128",       "172x128",       "signs+172x128", "116x128",       "172x64+signs"};
 }
 
 /// Those of two warps side by side, and the last row alone in one.
@@ -419,11 +381,14 @@ TEST(WarpKroneckerPlan, ManyRowsHaveTheLaunchesOfTheTable) {
   EXPECT_EQ(choice_text("52x1024", kMany), "52 x 1024, 16 warps of 1");
   EXPECT_EQ(choice_text("28tx128+signs", kMany), "56 x 64, 1 warps of 1");
   EXPECT_EQ(choice_text("28x32", kMany), "28 x 32, 1 warps of 2");
-  EXPECT_EQ(choice_text("180x16", kMany), "180 x 16, 2 warps of 1");
-  EXPECT_EQ(choice_text("172x64", kMany), "172 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("76x128", kMany), "76 x 128, 2 warps of 1") << "not 152 x 64";
+  EXPECT_EQ(choice_text("180x16", kMany), "180 x 16, 1 warps of 1");
+  EXPECT_EQ(choice_text("172x64", kMany), "172 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("60x128", kMany), "120 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("172x128", kMany), "172 x 128, 2 warps of 1");
   // Fewer columns than two vectors, more rows than registers hold, and other operators.
-  for (const char* op : {"28", "28x8", "60x128", "140x128", "172x128", "28x4096", "76x2x36x2", "d28x64",
-                         "4096", "256r", "4096+signs", "428x32"})
+  for (const char* op : {"28", "28x8", "180x128", "140x256", "28x4096", "76x2x36x2", "d28x64", "4096", "256r",
+                         "4096+signs", "428x32"})
     EXPECT_EQ(choice_text(op, 1), "none") << op;
 }
 
@@ -441,7 +406,11 @@ TEST(WarpKroneckerPlan, FewRowsAreSharedByWarps) {
   EXPECT_EQ(choice_text("20x16", 48 * 132 + 1), "20 x 16, 1 warps of 2");
   EXPECT_EQ(choice_text("44x32", 2 * 132 + 1), "44 x 32, 1 warps of 3");
   EXPECT_EQ(choice_text("108x128", 1), "108 x 128, 2 warps of 1") << "parts are not shared again";
-  EXPECT_EQ(choice_text("140x64", 1), "140 x 64, 2 warps of 1") << "nor are splits";
+  EXPECT_EQ(choice_text("140x64", 132), "140 x 64, 3 warps of 1");
+  EXPECT_EQ(choice_text("172x64", 132), "172 x 64, 4 warps of 1");
+  EXPECT_EQ(choice_text("172x64", 264), "172 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("180x16", 4 * 132), "180 x 16, 4 warps of 1");
+  EXPECT_EQ(choice_text("180x16", 8 * 132), "180 x 16, 2 warps of 1");
   EXPECT_EQ(choice_text("20x256", 2 * 132), "20 x 256, 4 warps of 2");
   EXPECT_EQ(choice_text("20x256", 2 * 132 + 1), "80 x 64, 1 warps of 1");
   EXPECT_EQ(choice_text("28x256", 32 * 132), "28 x 256, 4 warps of 2");
@@ -462,14 +431,19 @@ TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
         << "the block's barrier";
   };
   std::ranges::for_each(kLaunches, check);
-  const auto most = [](bool split) {
+  const auto most = [](int columns) {
     int order = 0;
     for (const WarpLaunch& launch : kLaunches)
-      if ((launch.splits == 2) == split) order = std::max(order, 16 * launch.blocks());
+      if (launch.columns == columns) order = std::max(order, 16 * launch.k_steps);
     return order;
   };
-  EXPECT_EQ(most(false), kMostOrder);
-  EXPECT_EQ(most(true), kMostOrderOfTwo);
+  for (const int columns : {16, 32, kColumns})
+    EXPECT_EQ(most(columns), kMostOrder);
+  EXPECT_EQ(most(2 * kColumns), kMostOrderOfTwo);
+  for (const WarpLaunch& launch : kLaunches) {
+    EXPECT_GE(part_of_object(launch), 0);
+    EXPECT_LT(part_of_object(launch), kObjectParts);
+  }
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchIsTakenForSomeNumberOfRows) {
@@ -509,10 +483,8 @@ TEST(WarpKroneckerPlan, ExchangesOfTwoRoundsLieApart) {
       for (int warp = 0; warp < 2; ++warp) {
         for (int lane = 0; lane < 32; ++lane) {
           for (int i = 0; i < 4; ++i) {
-            for (int j = 0; j < (launch.splits == 2 ? 8 : 4); ++j)
-              words.insert((launch.splits == 2 ? received_word(round, warp, j, lane)
-                                               : exchanged_word(round, warp, j, lane)) +
-                           i);
+            for (int pair = 0; pair < 4; ++pair)
+              words.insert(exchanged_word(round, warp, pair, lane) + i);
           }
         }
       }
@@ -632,8 +604,8 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
         << refusal(text, a100_description());
   };
   EXPECT_EQ(refusal("f16/52x1024/r5", a100_description()), "");
-  expect_named("f16/28x4096/r5", "as D x 16, 32 or 64 (D to 112, 129 to 192)");
-  expect_named("f16/140x128/r5", "D x 128 (65 to 112), D x 256 or 512 (17 to 112) or D x 1024 (33 to 64)");
+  expect_named("f16/28x4096/r5", "as D x 16, 32 or 64 (D to 192)");
+  expect_named("f16/180x128/r5", "D x 128 (65 to 176), D x 256 or 512 (17 to 112) or D x 1024 (33 to 64)");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");
