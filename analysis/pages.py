@@ -770,7 +770,8 @@ MEASURED = {"butterflies": ("butterflies", "f32"), "hadacore": ("hadacore", "f16
             "naive": ("naive", "f16"), "warp_shuffle": ("warp_shuffle", "f16"), "wgmma": ("wgmma", "f16")}  # fmt: skip
 # Times beside those of kronecker, at these n.
 BESIDE = {"factors": (768, 14336, 28672, 22016, 13696), "matmul": (768, 2880, 7168, 14336),
-          "warp_kronecker": (768, 896, 1408, 1536, 2880, 3072, 3584, 5120, 7168, 8960, 9216, 11008, 12288, 14336)}  # fmt: skip
+          "warp_kronecker": (768, 896, 1536, 2880, 3584, 5120, 7168, 8960, 9216, 11008, 12288, 14336, 17408, 18944, 20480, 22016, 28672, 36864,
+                             53248)}  # fmt: skip
 MEASURED_N = (1024, 8192, 32768)  # fmt: skip
 
 

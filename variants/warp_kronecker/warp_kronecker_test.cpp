@@ -382,7 +382,8 @@ TEST(WarpKroneckerPlan, ManyRowsHaveTheLaunchesOfTheTable) {
   EXPECT_EQ(choice_text("28tx128+signs", kMany), "56 x 64, 1 warps of 1");
   EXPECT_EQ(choice_text("28x32", kMany), "28 x 32, 1 warps of 2");
   EXPECT_EQ(choice_text("76x128", kMany), "76 x 128, 2 warps of 1") << "not 152 x 64";
-  EXPECT_EQ(choice_text("180x16", kMany), "180 x 16, 1 warps of 1");
+  EXPECT_EQ(choice_text("180x16", kMany), "180 x 16, 2 warps of 1");
+  EXPECT_EQ(choice_text("164x16", kMany), "164 x 16, 1 warps of 1");
   EXPECT_EQ(choice_text("172x64", kMany), "172 x 64, 1 warps of 1");
   EXPECT_EQ(choice_text("60x128", kMany), "120 x 64, 1 warps of 1");
   EXPECT_EQ(choice_text("172x128", kMany), "172 x 128, 2 warps of 1");
