@@ -57,8 +57,8 @@ struct WarpLaunch {
   constexpr int rows_per_block() const { return warps_per_block() / warps_per_row() * rows_per_warp(); }
   /// Rows for each multiprocessor up to which a launch is the fastest, on an H200. Two rows of two warps each
   /// leave every scheduler one warp. Of many parts the last step is full enough for this order of X, or few
-  /// rows alone are sooner than by half the columns. Of twelve steps and four rows side by side, sums that two
-  /// warps share spill the least.
+  /// rows alone are sooner than by half the columns. Twelve steps of four rows side by side spill the least
+  /// where two warps share the sums.
   constexpr int most_rows_per_multiprocessor(int order) const {
     constexpr int kAny = std::numeric_limits<int>::max();
     if (hands_out()) {
