@@ -34,6 +34,8 @@ STACK_BYTES = {
     r"4fwht9mma_split.*(LargestOfTensor|EncodedRows)": 1024,
     r"4fwht9mma_split.*RopedRows": 288,  # of the exact way; with eight vectors a lane up to six words wait outside on every way
     r"4fwht9kronecker": 128,  # several chunks of a row in registers: a few values wait outside
+    r"4fwht14warp_kronecker.*WarpLaunchELi12E": 56,  # 192 rows of X in registers: a few values wait outside
+    r"4fwht14warp_kronecker.*WarpLaunchELi4ELi512E": 8,  # 128 registers a thread: one value waits outside
     r"4fwht6linear9pipelined": 32,
     r"4fwht6linear7prefill": 48,  # 168 registers a thread: a few values wait outside
 }
