@@ -1,6 +1,7 @@
 """Plans, support, variants, build info."""
 
 import gc
+import time
 
 import numpy as np
 import pytest
@@ -98,11 +99,15 @@ def test_plans_that_own_no_scratch():
     for n, rows, dtype in ((1 << 24, 1, "float16"), (1 << 20, 16, "float32")):
         x = torch.randn(rows, n, dtype=getattr(torch, dtype), device="cuda")
         torch.cuda.synchronize()
-        before = torch.cuda.mem_get_info()[0]
-        plan = fwht.plan(n, rows, dtype, device=0, inplace=False, own_scratch=False)
+        taken = []
+        for _ in range(5):  # what the device has free is less by what other processes take meanwhile: the least counts
+            before = torch.cuda.mem_get_info()[0]
+            plan = fwht.plan(n, rows, dtype, device=0, inplace=False, own_scratch=False)
+            taken.append(before - torch.cuda.mem_get_info()[0])
+            time.sleep(0.1)
         assert plan.settings["picked"] == "passes" and plan.scratch_bytes > 0
         if dtype == "float16":
-            assert before - torch.cuda.mem_get_info()[0] < plan.scratch_bytes == 4 * n
+            assert min(taken) < plan.scratch_bytes == 4 * n
         y = torch.zeros_like(x)
         with pytest.raises(ValueError, match=f"the plan owns none, and an execution needs {plan.scratch_bytes} bytes"):
             plan.execute(x, y)
