@@ -468,11 +468,13 @@ DECODE_ROWS = 256  # at most; the grid `widths` has 1, 16 and 256
 
 
 def decode(device: Device) -> pd.DataFrame:
-    """The best variant for a few rows at every row length, in place, mode replay, where rows of m 2^k were measured."""
+    """The best variant for a few rows at every row length, in place, mode replay, where rows of m 2^k were measured: of the numbers of rows
+    that most lengths have in common. (The grid `tune` has numbers of elements, and so other rows at each length.)"""
     rows = _with_widths(device)
     rows = rows[rows["mode"] == "replay"]
-    counts = rows.loc[(rows["family"] == "width") & (rows["rows"] <= DECODE_ROWS), "rows"].unique()
-    return best(rows[rows["rows"].isin(counts)])
+    few = rows[(rows["family"] == "width") & (rows["rows"] <= DECODE_ROWS)]
+    lengths = few.groupby("rows")["n"].nunique()
+    return best(rows[rows["rows"].isin(lengths.index[2 * lengths > few["n"].nunique()])])
 
 
 def widths(device: Device, dtype: str, ns: Iterable[int] = ()) -> pd.DataFrame:

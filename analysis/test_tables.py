@@ -533,7 +533,8 @@ def test_sizes_without_published_kernels_are_shown_in_the_mode_that_judges_them_
 
 
 def test_row_lengths_of_a_few_rows_and_of_a_like_size(tmp_path):
-    """A few rows are DECODE_ROWS at most; beside m 2^k stand powers of two of at most twice or half as many elements."""
+    """A few rows are DECODE_ROWS at most, and as many at most lengths; beside m 2^k stand powers of two of at most twice or half as many
+    elements."""
     writer = FolderWriter()
     for rows in (tables.DECODE_ROWS, 2 * tables.DECODE_ROWS, 1 << 14):
         writer.measure("kronecker", "f16", 14336, 14336 * rows, "replay", operator="28x512")
@@ -542,3 +543,6 @@ def test_row_lengths_of_a_few_rows_and_of_a_like_size(tmp_path):
     device = load([writer.write(tmp_path / "run")])[0]
     assert sorted(tables.decode(device)["rows"]) == [tables.DECODE_ROWS]
     assert sorted(tables.by_width(device)["n"]) == [1024, 4096, 14336]
+    writer.measure("kronecker", "f16", 7168, 7168 * tables.DECODE_ROWS, "replay", operator="28x256")
+    writer.measure("kronecker", "f16", 7168, 7168 * 73, "replay", operator="28x256")
+    assert sorted(tables.decode(load([writer.write(tmp_path / "more")])[0])["rows"]) == [tables.DECODE_ROWS] * 2
