@@ -355,9 +355,11 @@ TEST(WarpKroneckerPlan, RowsSideBySideAreIsolated) {
   }
 }
 
-/// The launch and the cut for so many rows on 132 multiprocessors.
+constexpr std::int64_t kMultiprocessors = 132;
+
+/// The launch and the cut for so many rows.
 std::string choice_text(const char* op, std::int64_t rows) {
-  const std::optional<WarpChoice> choice = choice_for(parse_operator(op), rows, 132);
+  const std::optional<WarpChoice> choice = choice_for(parse_operator(op), rows, kMultiprocessors);
   if (!choice) return "none";
   const WarpLaunch& launch = choice->launch;
   const std::string order = std::to_string(choice->cut.shape.order);
@@ -395,29 +397,30 @@ TEST(WarpKroneckerPlan, ManyRowsHaveTheLaunchesOfTheTable) {
 
 TEST(WarpKroneckerPlan, FewRowsAreSharedByWarps) {
   EXPECT_EQ(choice_text("12x64", 1), "12 x 64, 1 warps of 1") << "one block of the product";
-  EXPECT_EQ(choice_text("12x128", 12 * 132), "24 x 64, 2 warps of 1");
-  EXPECT_EQ(choice_text("12x128", 12 * 132 + 1), "24 x 64, 1 warps of 2");
-  EXPECT_EQ(choice_text("108x64", 132), "108 x 64, 4 warps of 1");
-  EXPECT_EQ(choice_text("108x64", 133), "108 x 64, 2 warps of 1");
-  EXPECT_EQ(choice_text("108x64", 264), "108 x 64, 2 warps of 1");
-  EXPECT_EQ(choice_text("108x64", 265), "108 x 64, 1 warps of 1");
-  EXPECT_EQ(choice_text("28x32", 24 * 132), "28 x 32, 2 warps of 1") << "twice as many rows, as many warps";
-  EXPECT_EQ(choice_text("28x32", 24 * 132 + 1), "28 x 32, 1 warps of 2");
-  EXPECT_EQ(choice_text("20x16", 48 * 132), "20 x 16, 2 warps of 1");
-  EXPECT_EQ(choice_text("20x16", 48 * 132 + 1), "20 x 16, 1 warps of 2");
-  EXPECT_EQ(choice_text("44x32", 2 * 132 + 1), "44 x 32, 1 warps of 3");
+  EXPECT_EQ(choice_text("12x128", 12 * kMultiprocessors), "24 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("12x128", 12 * kMultiprocessors + 1), "24 x 64, 1 warps of 2");
+  EXPECT_EQ(choice_text("108x64", kMultiprocessors), "108 x 64, 4 warps of 1");
+  EXPECT_EQ(choice_text("108x64", kMultiprocessors + 1), "108 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("108x64", 2 * kMultiprocessors), "108 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("108x64", 2 * kMultiprocessors + 1), "108 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("28x32", 24 * kMultiprocessors), "28 x 32, 2 warps of 1")
+      << "twice as many rows, as many warps";
+  EXPECT_EQ(choice_text("28x32", 24 * kMultiprocessors + 1), "28 x 32, 1 warps of 2");
+  EXPECT_EQ(choice_text("20x16", 48 * kMultiprocessors), "20 x 16, 2 warps of 1");
+  EXPECT_EQ(choice_text("20x16", 48 * kMultiprocessors + 1), "20 x 16, 1 warps of 2");
+  EXPECT_EQ(choice_text("44x32", 2 * kMultiprocessors + 1), "44 x 32, 1 warps of 3");
   EXPECT_EQ(choice_text("108x128", 1), "108 x 128, 2 warps of 1") << "parts are not shared again";
-  EXPECT_EQ(choice_text("140x64", 132), "140 x 64, 3 warps of 1");
-  EXPECT_EQ(choice_text("172x64", 132), "172 x 64, 4 warps of 1");
-  EXPECT_EQ(choice_text("172x64", 264), "172 x 64, 2 warps of 1");
-  EXPECT_EQ(choice_text("180x16", 4 * 132), "180 x 16, 4 warps of 1");
-  EXPECT_EQ(choice_text("180x16", 8 * 132), "180 x 16, 2 warps of 1");
-  EXPECT_EQ(choice_text("20x256", 2 * 132), "20 x 256, 4 warps of 2");
-  EXPECT_EQ(choice_text("20x256", 2 * 132 + 1), "80 x 64, 1 warps of 1");
-  EXPECT_EQ(choice_text("28x256", 32 * 132), "28 x 256, 4 warps of 2");
-  EXPECT_EQ(choice_text("36x256", 8 * 132), "36 x 256, 4 warps of 1");
-  EXPECT_EQ(choice_text("28x512", 8 * 132), "28 x 512, 8 warps of 2");
-  EXPECT_EQ(choice_text("36x512", 4 * 132), "36 x 512, 8 warps of 1");
+  EXPECT_EQ(choice_text("140x64", kMultiprocessors), "140 x 64, 3 warps of 1");
+  EXPECT_EQ(choice_text("172x64", kMultiprocessors), "172 x 64, 4 warps of 1");
+  EXPECT_EQ(choice_text("172x64", 2 * kMultiprocessors), "172 x 64, 2 warps of 1");
+  EXPECT_EQ(choice_text("180x16", 4 * kMultiprocessors), "180 x 16, 4 warps of 1");
+  EXPECT_EQ(choice_text("180x16", 8 * kMultiprocessors), "180 x 16, 2 warps of 1");
+  EXPECT_EQ(choice_text("20x256", 2 * kMultiprocessors), "20 x 256, 4 warps of 2");
+  EXPECT_EQ(choice_text("20x256", 2 * kMultiprocessors + 1), "80 x 64, 1 warps of 1");
+  EXPECT_EQ(choice_text("28x256", 32 * kMultiprocessors), "28 x 256, 4 warps of 2");
+  EXPECT_EQ(choice_text("36x256", 8 * kMultiprocessors), "36 x 256, 4 warps of 1");
+  EXPECT_EQ(choice_text("28x512", 8 * kMultiprocessors), "28 x 512, 8 warps of 2");
+  EXPECT_EQ(choice_text("36x512", 4 * kMultiprocessors), "36 x 512, 8 warps of 1");
 }
 
 TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
