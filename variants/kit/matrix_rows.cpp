@@ -25,11 +25,7 @@ bool is_negative(const Factor& factor, int order, int i, int j) {
 }
 
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor) {
-  return sign_table(4 * shape.warpgroups(), 0, shape.k_steps(), order, factor);
-}
-
-std::vector<std::uint32_t> sign_table(int blocks, int first_step, int k_steps, int order,
-                                      const Factor& factor) {
+  const int blocks = 4 * shape.warpgroups(), k_steps = shape.k_steps();
   std::vector<std::uint32_t> words(static_cast<std::size_t>(blocks * sign_words(k_steps) * 32));
   for (int block = 0; block < blocks; ++block) {
     for (int step = 0; step < k_steps; ++step) {
@@ -39,7 +35,7 @@ std::vector<std::uint32_t> sign_table(int blocks, int first_step, int k_steps, i
         for (int r = 0; r < 4; ++r) {
           for (int half = 0; half < 2; ++half) {
             const int row = 16 * block + ptx::a_row(lane, r),
-                      column = 16 * (first_step + step) + ptx::a_column(lane, r, half);
+                      column = 16 * step + ptx::a_column(lane, r, half);
             if (row < order && column < order && is_negative(factor, order, row, column))
               word |= 1U << (16 * half + 4 * (step & 3) + r);
           }

@@ -69,9 +69,6 @@ bool is_negative(const Factor& factor, int order, int i, int j);
 /// The words of that matrix for all blocks of 16 rows of `shape`. Rows and columns beyond the order are +1;
 /// they meet zeros.
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
-/// The same for so many blocks, and for `k_steps` from `first_step` on.
-std::vector<std::uint32_t> sign_table(int blocks, int first_step, int k_steps, int order,
-                                      const Factor& factor);
 
 // The second matrix, H_f (x) S_(second / f), as bf16: 8 x 8 operands B of its 8 input columns `from` and
 // output columns `to`, in shared memory with four of them side by side for one load.

@@ -7,13 +7,13 @@
 namespace fwht::warp_kronecker {
 
 std::optional<WarpCut> cut_for(const Operator& op, const WarpLaunch& launch) {
-  const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
-  if (!parts || parts->slow.basis != Basis::hadamard || parts->second.order != 1) return std::nullopt;
   const std::int64_t order = op.n() / launch.columns;
-  if (op.n() % launch.columns != 0 || order % parts->slow.order != 0 || order > kMostOrder)
-    return std::nullopt;
+  if (op.n() % launch.columns != 0 || order > kMostOrder) return std::nullopt;
   const rows::Shape shape{static_cast<int>(order), launch.columns};
   if (!launch.serves(shape)) return std::nullopt;
+  const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
+  if (!parts || parts->slow.basis != Basis::hadamard || parts->second.order != 1) return std::nullopt;
+  if (order % parts->slow.order != 0) return std::nullopt;
   return WarpCut{shape, parts->slow};
 }
 
@@ -37,11 +37,6 @@ bool has_one_cut(const Operator& op) {
   return false;
 }
 
-std::vector<std::uint32_t> sign_words_of(const WarpCut& cut) {
-  const int steps = cut.shape.k_steps();
-  return rows::sign_table(steps, 0, steps, cut.shape.order, cut.slow);
-}
-
 namespace {
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
@@ -52,9 +47,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
   }
   if (!choice_for(problem.op, problem.rows, device.sm_count)) {
-    return {concat("the operator ", to_string(problem.op), " is not offered by this variant, which takes a ",
-                   "named order times 2^k as D x 16, 32 or 64 (D to ", kMostOrder, "), D x 128 (65 to ",
-                   kMostOrderOfTwo, "), D x 256 or 512 (17 to 112) or D x 1024 (33 to 64)")};
+    return {concat("the operator ", to_string(problem.op), " is not offered by this variant, which takes m ",
+                   "2^k as D x 16 to 64 (D to ", kMostOrder, "), 128 (65 to ", kMostOrderOfTwo,
+                   "), 256 or 512 (17 to 112), 1024 (33 to 64)")};
   }
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   return require_rows_in_32_bits(problem);

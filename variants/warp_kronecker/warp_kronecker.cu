@@ -16,7 +16,11 @@ namespace {
 class WarpKroneckerPlan final : public Plan {
  public:
   WarpKroneckerPlan(const Problem& problem, const WarpCut& cut, const WarpLaunch& launch, Kernel kernel)
-      : Plan(problem), cut_(cut), launch_(launch), kernel_(kernel), matrix_(kept_table(sign_words_of(cut))) {
+      : Plan(problem),
+        cut_(cut),
+        launch_(launch),
+        kernel_(kernel),
+        matrix_(kept_table(rows::sign_table(cut.shape, cut.shape.order, cut.slow))) {
     if (launch.hands_out()) allow_shared(kernel_, shared_bytes());
   }
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "common/contract/operator.hpp"
 #include "common/contract/variant.hpp"
@@ -150,9 +149,6 @@ std::optional<WarpChoice> choice_for(const Operator& op, std::int64_t rows, int 
 
 /// Whether any number of rows has the same cut, and so the same bits of a row.
 bool has_one_cut(const Operator& op);
-
-/// The matrix of stage 1.
-std::vector<std::uint32_t> sign_words_of(const WarpCut& cut);
 
 // ---- index maps
 

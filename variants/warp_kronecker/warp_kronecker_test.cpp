@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/test_support.hpp"
@@ -30,7 +31,7 @@ class HostRows {
       : problem_(problem),
         order_(cut.shape.order),
         launch_(launch),
-        matrix_(sign_words_of(cut)),
+        matrix_(rows::sign_table(cut.shape, cut.shape.order, cut.slow)),
         in_(static_cast<const std::uint16_t*>(operands.in)),
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
@@ -435,15 +436,22 @@ TEST(WarpKroneckerPlan, EveryLaunchFitsAMultiprocessor) {
         << "the block's barrier";
   };
   std::ranges::for_each(kLaunches, check);
-  const auto most = [](int columns) {
-    int order = 0;
-    for (const WarpLaunch& launch : kLaunches)
-      if (launch.columns == columns) order = std::max(order, 16 * launch.k_steps);
-    return order;
+  // What a refusal says of the orders that there are launches for.
+  const auto orders = [](int columns) {
+    int least = kMostOrder, most = 0;
+    for (const WarpLaunch& launch : kLaunches) {
+      if (launch.columns != columns) continue;
+      least = std::min(least, 16 * launch.k_steps - 15);
+      most = std::max(most, 16 * launch.k_steps);
+    }
+    return std::pair{least, most};
   };
   for (const int columns : {16, 32, kColumns})
-    EXPECT_EQ(most(columns), kMostOrder);
-  EXPECT_EQ(most(2 * kColumns), kMostOrderOfTwo);
+    EXPECT_EQ(orders(columns), std::pair(1, kMostOrder)) << columns;
+  EXPECT_EQ(orders(128), std::pair(65, kMostOrderOfTwo));
+  EXPECT_EQ(orders(256), std::pair(17, 112));
+  EXPECT_EQ(orders(512), std::pair(17, 112));
+  EXPECT_EQ(orders(1024), std::pair(33, 64));
   for (const WarpLaunch& launch : kLaunches) {
     EXPECT_GE(part_of_object(launch), 0);
     EXPECT_LT(part_of_object(launch), kObjectParts);
@@ -608,8 +616,8 @@ TEST(WarpKroneckerPlan, SaysWhatItDoesNotTake) {
         << refusal(text, a100_description());
   };
   EXPECT_EQ(refusal("f16/52x1024/r5", a100_description()), "");
-  expect_named("f16/28x4096/r5", "as D x 16, 32 or 64 (D to 192)");
-  expect_named("f16/180x128/r5", "D x 128 (65 to 176), D x 256 or 512 (17 to 112) or D x 1024 (33 to 64)");
+  expect_named("f16/28x4096/r5", "as D x 16 to 64 (D to 192)");
+  expect_named("f16/180x128/r5", "128 (65 to 176), 256 or 512 (17 to 112), 1024 (33 to 64)");
   expect_named("f32/28x512/r5", "dtype f32");
   expect_named("f16/28x512/r5>e4m3:row", "the encoding e4m3:row");
   expect_named("f16/28x512/r5/ld14340", "row_stride=14340");
