@@ -43,6 +43,7 @@ class FamilyRun {
 
   const Variant& variant() const { return variant_; }
   Dtype dtype() const { return dtype_; }
+  const DeviceInfo& device() const { return device_; }
   bool on_device() const { return variant_.memory == Memory::device; }
 
   Support support(const Problem& problem) const { return variant_.supports(problem, device_); }

@@ -296,9 +296,14 @@ void operator_shapes(ConformanceRun& session) {
       expect_rows(make_problem(session.dtype(), op, count, Placement::out_of_place),
                   "row count out of place");
     }
-    // Launches for much data; processors have none of their own.
-    if (session.variant().memory == Memory::device)
-      expect_rows(make_problem(session.dtype(), op, (std::int64_t{1} << 20) / op.n() + 3), "many rows");
+    // Launches for much data, and for more rows than multiprocessors; processors have none of their own.
+    if (session.variant().memory == Memory::device) {
+      for (const std::int64_t count :
+           {(std::int64_t{1} << 20) / op.n() + 3, std::int64_t{2} * session.device().sm_count + 3}) {
+        if (count * op.n() <= std::int64_t{1} << 22)
+          expect_rows(make_problem(session.dtype(), op, count), "many rows");
+      }
+    }
     const Problem seven = make_problem(session.dtype(), op, 7);
     for (const std::int64_t gap : {1, 8, 24}) {
       expect_rows(with_stride(seven, op.n() + gap), "row stride");

@@ -271,9 +271,9 @@ std::span<const std::string_view> all_operators() {
       "d28tx64",     "4096+signs",    "signs+12x512", "60x4x28x2",     "signs+60x4x28x2",
       "116tx4x28x2", "132x4x28x2",    "36x1024",      "52x1024+signs", "12x1024",
       "28x256",      "28x1024",       "68x256+signs", "108x256",       "148x128",
-      "4r",          "16r",           "64r",          "256r",          "256r+signs",
-      "28x64r",      "1024r",         "64+signs",     "signs+512",     "1024+signs",
-      "signs+8192",  "16384+signs"};
+      "428x16",      "428x64+signs",  "4r",           "16r",           "64r",
+      "256r",        "256r+signs",    "28x64r",       "1024r",         "64+signs",
+      "signs+512",   "1024+signs",    "signs+8192",   "16384+signs"};
   return kOperators;
 }
 

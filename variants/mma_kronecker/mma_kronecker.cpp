@@ -34,7 +34,7 @@ Results results_of(const Encoding& encoding) {
 
 int Cut::fewest_shared_bytes() const {
   int fewest = std::numeric_limits<int>::max();
-  for (int warps = 1; warps <= std::min(most_warps(shape.columns), blocks()); ++warps)
+  for (int warps = 1; warps <= std::min(most_warps(columns_at_once()), shares()); ++warps)
     fewest = std::min(fewest, shared_bytes(warps, 1));
   return fewest;
 }
@@ -60,23 +60,47 @@ std::optional<Cut> cut_for(const Operator& op) {
   return best;
 }
 
+std::vector<Cut> tilings_of(const Cut& cut) {
+  std::vector<Cut> tilings;
+  if (cut.shape.order > kMostWideOrder && cut.matrices() == Matrices::one && cut.results == Results::rows) {
+    for (const NarrowTile& tile : kNarrowTiles) {
+      if (tile.columns != cut.shape.columns) continue;
+      tilings.push_back(cut);
+      tilings.back().shape.rows = tile.rows;
+      tilings.back().blocks_at_once = tile.blocks;
+    }
+  }
+  if (tilings.empty()) tilings.push_back(cut);
+  return tilings;
+}
+
+Cut tiling_for(const Cut& cut, std::int64_t rows, int multiprocessors) {
+  // Measured on an H200: twice the rows take 5/3 of the time.
+  const auto time_of = [&](const Cut& tiling) {
+    const std::int64_t tiles = ceil_div(rows, std::int64_t{tiling.shape.rows});
+    return ceil_div(tiles, std::int64_t{multiprocessors}) * (tiling.shape.tile_columns() == 32 ? 3 : 5);
+  };
+  const std::vector<Cut> tilings = tilings_of(cut);
+  return *std::ranges::min_element(tilings, std::ranges::less{}, time_of);
+}
+
 Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int multiprocessors) {
   // Measured on an H200: what a team loses in idle warps it gains in blocks that cover each other's loads.
   constexpr double kNearlyAll = 0.85;
-  const int blocks = cut.blocks(), enough = cut.shape.columns > kTileColumns ? 2 : 3;
+  const int shares = cut.shares(), enough = cut.shape.columns > kTileColumns ? 2 : 3;
   const auto at_work = [&](const Team& team) {
-    return static_cast<double>(team.blocks_per_sm) * blocks / cut.passes(team.warps);
+    return static_cast<double>(team.blocks_per_sm) * shares / cut.passes(team.warps);
   };
   std::vector<Team> teams;  // by the number of passes
-  for (int passes = 1; passes <= blocks; ++passes) {
-    const int warps = static_cast<int>(ceil_div(std::int64_t{blocks}, std::int64_t{passes}));
-    if (warps > most_warps(cut.shape.columns) || cut.passes(warps) != passes) continue;
+  for (int passes = 1; passes <= shares; ++passes) {
+    const int warps = static_cast<int>(ceil_div(std::int64_t{shares}, std::int64_t{passes}));
+    if (warps > most_warps(cut.columns_at_once()) || cut.passes(warps) != passes) continue;
     const int fit = resident(warps, cut.shared_bytes(warps, 1));
     if (fit > 0) teams.push_back({warps, 1, fit});
   }
   if (teams.empty()) return {};
   Team best = teams.front();
-  if (tiles > multiprocessors) {
+  if (tiles > multiprocessors && !cut.is_narrow()) {
     double most = 0;
     for (const Team& team : teams)
       most = std::max(most, at_work(team));
@@ -126,7 +150,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support grid = require_rows_on_16_byte_grid(problem); !grid) return grid;
   if (Support rows = require_rows_in_32_bits(problem); !rows) return rows;
   cut->results = results_of(problem.encoding);
-  return require_shared_bytes(problem, cut->fewest_shared_bytes(), device);
+  return require_shared_bytes(problem, tilings_of(*cut).front().fewest_shared_bytes(), device);
 }
 
 }  // namespace

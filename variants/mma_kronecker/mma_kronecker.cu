@@ -102,6 +102,8 @@ Kernel kernel_for_rows(const Cut& cut) {
   const int columns = cut.shape.columns;
   switch (cut.matrices()) {
     case Matrices::one:
+      if (cut.is_narrow())
+        return kernels_of_narrow_tiles<dtype>().find({columns, cut.shape.rows, cut.blocks_at_once});
       return kernels<dtype>().find(columns);
     case Matrices::two:
       return kernels_of_two_matrices<dtype>().find(columns);
@@ -142,6 +144,7 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
   // Codes are those of the rows that a plain plan writes: rows are cut alike.
   Cut cut = *cut_for(problem.op);
   cut.results = results_of(problem.encoding);
+  cut = tiling_for(cut, problem.rows, device.sm_count);
   const Kernel kernel = kernel_for(problem, cut);
   if (kernel == nullptr) throw std::logic_error("mma_kronecker: no kernel is compiled for these columns");
   return std::make_unique<MmaKroneckerPlan>(problem, device, cut, kernel);

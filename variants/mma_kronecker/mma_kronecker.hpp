@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "common/contract/operator.hpp"
 #include "common/contract/variant.hpp"
@@ -31,19 +32,33 @@ struct TwoMatrices {
   bool operator==(const TwoMatrices&) const = default;
 };
 inline constexpr TwoMatrices kTwoMatrices[] = {{144, 72}, {224, 56}};
+/// Narrower tiles, of 64 or 32 columns, for orders beyond kMostWideOrder: few rows reach more multiprocessors
+/// with them, and where a wide tile would be alone on a multiprocessor, the next of them is on its way.
+struct NarrowTile {
+  int columns;  ///< of a row
+  int rows;     ///< of the problem
+  int blocks;   ///< see Cut::blocks_at_once
+  bool operator==(const NarrowTile&) const = default;
+};
+inline constexpr NarrowTile kNarrowTiles[] = {{16, 4, 1}, {32, 2, 1}, {64, 1, 1}, {16, 2, 2}, {32, 1, 2}};
+inline constexpr int kMostWideOrder = 192;  // rows of such orders are those of `warp_kronecker`
 
-/// Warps of a block that registers allow: 64 accumulators a thread, or up to 128.
-constexpr int most_warps(int columns) {
-  return columns > kTileColumns ? 8 : 16;
+/// Warps of a block that registers allow, by the columns whose sums a warp holds at once, two a thread. Those
+/// of narrow tiles may be as many as the product of the largest order has blocks of 16 rows.
+constexpr int most_warps(int columns_at_once) {
+  return columns_at_once > kTileColumns ? 8 : columns_at_once == kTileColumns ? 16 : 28;
 }
 /// Threads that the registers of a kernel of rows are limited for. With 256 columns the compiler would take
 /// 176 and more, of which a multiprocessor holds eight warps; of 168 it holds twelve. Behind a dense factor
 /// that would spill.
-constexpr int bounded_threads(int columns, bool dense) {
-  return columns == 256 && !dense ? 384 : 32 * most_warps(columns);
+constexpr int bounded_threads(int columns_at_once, bool dense) {
+  return columns_at_once == 256 && !dense ? 384 : 32 * most_warps(columns_at_once);
+}
+constexpr int rows_of_tile(int columns) {
+  return std::max(1, kTileColumns / columns);
 }
 constexpr Shape shape_of(int order, int columns, int second = 1) {
-  return {order, columns, std::max(1, kTileColumns / columns), second};
+  return {order, columns, rows_of_tile(columns), second};
 }
 
 constexpr int line_of(int columns) {
@@ -64,11 +79,15 @@ struct Cut {
   Shape shape;
   Factor slow, second{Basis::sylvester, 1};
   Results results = Results::rows;
+  int blocks_at_once = 1;  ///< of 16 rows of the product, that a warp makes with one reading of the tile
   bool operator==(const Cut&) const = default;
 
-  /// A warp makes 16 rows of the product at a time, in as many passes as it takes.
   constexpr int blocks() const { return shape.k_steps(); }
-  constexpr int passes(int warps) const { return (blocks() + warps - 1) / warps; }
+  /// What warps have a share of, in as many passes as it takes.
+  constexpr int shares() const { return (blocks() + blocks_at_once - 1) / blocks_at_once; }
+  constexpr int passes(int warps) const { return (shares() + warps - 1) / warps; }
+  constexpr int columns_at_once() const { return shape.tile_columns() * blocks_at_once; }
+  bool is_narrow() const { return shape.tile_columns() < kTileColumns; }
   bool is_dense() const { return slow.basis == Basis::dense; }
   Matrices matrices() const {
     if (is_dense()) return Matrices::dense;
@@ -111,6 +130,12 @@ Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int 
 /// alone is cut, too.
 std::optional<Cut> cut_for(const Operator& op);
 
+/// The tiles that such rows may come in: the cut itself, or narrow ones in its place, widest first. In all
+/// of them rows are worked out alike, bit for bit.
+std::vector<Cut> tilings_of(const Cut& cut);
+/// The one for so many rows.
+Cut tiling_for(const Cut& cut, std::int64_t rows, int multiprocessors);
+
 // ---- index maps
 //
 // A tile is one box of 16 rows of X, all columns, for each k step. The staging of a warp is a box of kChunk
@@ -120,15 +145,15 @@ std::optional<Cut> cut_for(const Operator& op);
 // the latter two are known when the kernel is compiled.
 
 /// Columns that a warp stages at once: whole lines, 64 columns at most, so many that they divide a tile's.
-constexpr int chunk_of(int columns) {
-  const int line = line_of(columns), lines = shape_of(16, columns).tile_columns() / line;
+constexpr int chunk_of(const Shape& shape) {
+  const int line = shape.line(), lines = shape.tile_columns() / line;
   int together = 64 / line;
   while (lines % together != 0)
     --together;
   return together * line;
 }
-constexpr int staging_bytes(int columns) {
-  return 16 * chunk_of(columns) * 2;
+constexpr int staging_bytes(const Shape& shape) {
+  return 16 * chunk_of(shape) * 2;
 }
 
 struct Displacement {
@@ -219,8 +244,8 @@ constexpr Displacement sent_place(int columns, int first, int i) {
 }
 
 inline int Cut::shared_bytes(int warps, int slots) const {
-  const int staged = results == Results::rows ? warps * staging_bytes(shape.columns)
-                                              : staged_boxes(warps) * shape.box_bytes();
+  const int staged =
+      results == Results::rows ? warps * staging_bytes(shape) : staged_boxes(warps) * shape.box_bytes();
   return slots * shape.tile_bytes() + staged + 4 * rows::second_words(shape.second) + maxima_bytes();
 }
 

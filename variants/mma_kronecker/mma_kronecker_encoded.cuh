@@ -89,7 +89,7 @@ class MaximaOfBoxes {
 ///
 /// @tparam Form  encoder::Form: element, family of scales, what shares one
 template <class Form, Dtype dtype, int columns, int second, bool dense>
-__global__ void __launch_bounds__(32 * most_warps(columns))
+__global__ void __launch_bounds__(32 * most_warps(shape_of(16, columns).tile_columns()))
     codes_by_mma(const __grid_constant__ EncodedWork work) {
   constexpr Shape shape = shape_of(16, columns);
   constexpr int kTiles = shape.tile_columns() / 8, kRows = shape.rows, kBox = shape.box_bytes(), kVectors = 4;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(32 * most_warps(columns))
   const int boxes = work.k_steps();
   const bool in_place = work.passes == 1;
   const std::uint32_t slots = ptx::shared_address(shared);
-  const TileInput<columns> input(work, slots, warp, warps, lane);
+  const TileInput<columns, kRows> input(work, slots, warp, warps, lane);
   const std::uint32_t staging = input.address(work.slots);
   const int staged = in_place ? 0 : Form::whole_row ? boxes : warps;
   constexpr int kSecondBytes = 4 * rows::second_words(second);
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(32 * most_warps(columns))
     for (int pass = 0; pass < work.passes; ++pass) {
       const int block = pass * warps + warp;
       const bool has_rows = block < boxes;
-      float d[kTiles][4] = {};
-      if (has_rows) exact_stage<dtype, columns, dense>(d, work, block, input.address(slot), lane);
+      float d[1][kTiles][4] = {};
+      if (has_rows) exact_stage<dtype, columns, dense, 1>(d, work, block, input.address(slot), lane);
       if (pass == work.passes - 1 && (in_place || work.slots == 1)) {
         __syncthreads();  // all warps have read the tile
         if (!in_place) input.ask(tile + stride, 0);

@@ -7,7 +7,8 @@
 //
 // What this rung changes: a warp makes 16 rows of the product by itself, whatever D is. So D is an argument,
 // and one kernel for each N serves every order. Every warp reads all of the tile from shared memory, D / 32
-// words for each element, which is what limits large D.
+// words for each element, which is what limits large D. Beyond D = 192 rows come in narrower tiles, and where
+// these have 32 columns, a warp makes 32 rows of the product with one reading.
 //
 // Bit card, columns b0 .. b(i-1), rows d of X, row r of the tile:
 //   load      cp.async, 16 bytes a lane: b0-b2 | lane, b3 .., d, r in the order of memory. A box is 16 rows
@@ -61,9 +62,9 @@ __device__ inline std::uint32_t anew(std::uint32_t address) {
 }
 
 /// The tiles of a block in shared memory, `slots` of them; boxes are brought by the warp that they belong to.
-template <int columns>
+template <int columns, int tile_rows>
 class TileInput {
-  static constexpr Shape kShape = shape_of(16, columns);
+  static constexpr Shape kShape{16, columns, tile_rows};
   static constexpr int kBoxBytes = kShape.box_bytes(), kPieces = kBoxBytes / 16;
 
  public:
@@ -148,10 +149,10 @@ __device__ void stage(std::uint32_t first, int tile, const std::uint32_t (&words
 }
 
 /// Takes 16 rows of results through the warp's staging, a chunk of columns at a time.
-template <int columns>
+template <int columns, int tile_rows>
 class RowOutput {
-  static constexpr Shape kShape = shape_of(16, columns);
-  static constexpr int kChunk = chunk_of(columns), kTiles = kChunk / 8;
+  static constexpr Shape kShape{16, columns, tile_rows};
+  static constexpr int kChunk = chunk_of(kShape), kTiles = kChunk / 8;
 
  public:
   __device__ RowOutput(const Work& work, std::uint32_t staging, int lane)
@@ -173,7 +174,7 @@ class RowOutput {
 
  private:
   __device__ void send(int first) const {
-    constexpr int kPieces = staging_bytes(columns) / 16;
+    constexpr int kPieces = staging_bytes(kShape) / 16;
     const auto piece = [&](int i, bool exists) {
       std::uint32_t words[4];
       ptx::ld_shared_v4(words, staging_ + 16 * (i + lane_));
@@ -209,46 +210,59 @@ class RowOutput {
   std::byte* to_ = nullptr;
 };
 
-/// Operand A of stage 1, of `block` of 16 rows, k step after k step: out of a table of signs, one word for
-/// four steps, or fragments of a dense factor, read a step ahead.
-template <Dtype dtype, bool dense>
+/// Operand A of stage 1, of `blocks` of 16 rows from `block` on, k step after k step: out of a table of
+/// signs, one word for four steps, or fragments of a dense factor, read a step ahead.
+template <Dtype dtype, bool dense, int blocks>
 class MatrixRows;
 
-template <Dtype dtype>
-class MatrixRows<dtype, false> {
+template <Dtype dtype, int blocks>
+class MatrixRows<dtype, false, blocks> {
  public:
   __device__ MatrixRows(const Work& work, int block, int lane)
       : groups_(rows::sign_words(work.k_steps())),
-        words_(work.signs + rows::sign_word_index(work.k_steps(), block, 0, lane)),
-        next_word_(__ldg(words_)) {}
+        words_(work.signs + rows::sign_word_index(work.k_steps(), block, 0, lane)) {
+    ask(0);
+  }
 
-  __device__ void take(int step, std::uint32_t (&a)[4]) {
-    if (step % 4 == 0) {
-      word_ = next_word_;
-      next_word_ = __ldg(words_ + 32 * min(step / 4 + 1, groups_ - 1));
-    }
+  /// Before the first of the four steps of a group.
+  __device__ void begin(int group) {
 #pragma unroll
-    for (int r = 0; r < 4; ++r)
-      a[r] = rows::signed_ones(rows::two_ones<dtype>(), word_, 0, r);
-    word_ >>= 4;
+    for (int i = 0; i < blocks; ++i)
+      word_[i] = next_word_[i];
+    ask(min(group + 1, groups_ - 1));
+  }
+  __device__ void take(int step, std::uint32_t (&a)[blocks][4]) {
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+        a[i][r] = rows::signed_ones(rows::two_ones<dtype>(), word_[i], step, r);
+    }
   }
 
  private:
+  __device__ void ask(int group) {
+#pragma unroll
+    for (int i = 0; i < blocks; ++i)
+      next_word_[i] = __ldg(words_ + 32 * (i * groups_ + group));
+  }
+
   int groups_;
   const std::uint32_t* words_;
-  std::uint32_t word_ = 0, next_word_;
+  std::uint32_t word_[blocks] = {}, next_word_[blocks];
 };
 
 template <Dtype dtype>
-class MatrixRows<dtype, true> {
+class MatrixRows<dtype, true, 1> {
  public:
   __device__ MatrixRows(const Work& work, int block, int lane)
       : last_(work.k_steps() - 1),
         words_(reinterpret_cast<const uint4*>(work.signs + rows::fragment_index(last_ + 1, block, 0, lane))),
         next_(__ldg(words_)) {}
 
-  __device__ void take(int step, std::uint32_t (&a)[4]) {
-    a[0] = next_.x, a[1] = next_.y, a[2] = next_.z, a[3] = next_.w;
+  __device__ void begin(int) {}
+  __device__ void take(int step, std::uint32_t (&a)[1][4]) {
+    a[0][0] = next_.x, a[0][1] = next_.y, a[0][2] = next_.z, a[0][3] = next_.w;
     next_ = __ldg(words_ + 32 * min(step + 1, last_));
   }
 
@@ -258,16 +272,20 @@ class MatrixRows<dtype, true> {
   uint4 next_;
 };
 
-/// Stage 1: `block` of 16 rows of the matrix times the raw tile at shared address `tile`, exact where the
-/// matrix is one of signs. Operands B of a pair of column tiles are read kAhead pairs before their products,
-/// those of the next step too. Left to itself, or with kAhead = 2, the compiler reads each right in front of
-/// them and waits.
-template <Dtype dtype, int columns, bool dense, int tiles>
-__device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, std::uint32_t tile, int lane) {
-  constexpr int kPairs = tiles / 2, kAhead = kPairs % 4 == 0 ? 4 : kPairs % 3 == 0 ? 3 : 7;
+/// Stage 1: `blocks` of 16 rows of the matrix from `block` on times the raw tile at shared address `tile`,
+/// exact where the matrix is one of signs. Operands B of a pair of column tiles are read kAhead pairs before
+/// their products, those of the next step too. Left to itself, or with kAhead = 2, the compiler reads each
+/// right in front of them and waits.
+///
+/// @tparam unrolled  steps whose loop is unrolled: 1 or 4
+template <Dtype dtype, int columns, bool dense, int unrolled, int blocks, int tiles>
+__device__ void exact_stage(float (&d)[blocks][tiles][4], const Work& work, int block, std::uint32_t tile,
+                            int lane) {
+  constexpr int kPairs = tiles / 2, kBoxBytes = 16 * 8 * tiles * 2;
+  constexpr int kAhead = kPairs < 4 ? kPairs : kPairs % 4 == 0 ? 4 : kPairs % 3 == 0 ? 3 : 7;
   static_assert(kPairs % kAhead == 0);
   const int k_steps = work.k_steps();
-  MatrixRows<dtype, dense> matrix(work, block, lane);
+  MatrixRows<dtype, dense, blocks> matrix(work, block, lane);
   std::uint32_t b[kAhead][4];
   const auto read = [&](std::uint32_t box, int pair) {
     const Displacement place = operand_place(columns, 2 * pair);
@@ -278,18 +296,26 @@ __device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, s
   for (int pair = 0; pair < kAhead; ++pair)
     read(box, pair);
 #pragma unroll 1
-  for (int step = 0; step < k_steps; ++step) {
-    std::uint32_t a[4];
-    matrix.take(step, a);
-    const std::uint32_t next_box = step + 1 < k_steps ? box + shape_of(16, columns).box_bytes() : box;
+  for (int first = 0; first < k_steps; first += unrolled) {
+    if (first % 4 == 0) matrix.begin(first / 4);
 #pragma unroll
-    for (int pair = 0; pair < kPairs; ++pair) {
-      const std::uint32_t(&operand)[4] = b[pair % kAhead];
-      rows::multiply_add<dtype>(d[2 * pair], a, {operand[0], operand[1]});
-      rows::multiply_add<dtype>(d[2 * pair + 1], a, {operand[2], operand[3]});
-      read(pair + kAhead < kPairs ? box : next_box, (pair + kAhead) % kPairs);
+    for (int step = first; step < first + unrolled; ++step) {
+      if (step > first && step >= k_steps) break;
+      std::uint32_t a[blocks][4];
+      matrix.take(step, a);
+      const std::uint32_t next_box = step + 1 < k_steps ? box + kBoxBytes : box;
+#pragma unroll
+      for (int pair = 0; pair < kPairs; ++pair) {
+        const std::uint32_t(&operand)[4] = b[pair % kAhead];
+#pragma unroll
+        for (int i = 0; i < blocks; ++i) {
+          rows::multiply_add<dtype>(d[i][2 * pair], a[i], {operand[0], operand[1]});
+          rows::multiply_add<dtype>(d[i][2 * pair + 1], a[i], {operand[2], operand[3]});
+        }
+        read(pair + kAhead < kPairs ? box : next_box, (pair + kAhead) % kPairs);
+      }
+      box = next_box;
     }
-    box = next_box;
   }
 }
 
@@ -306,20 +332,23 @@ __device__ void load_second(const Work& work, std::uint32_t table, int warps) {
 /// A block takes one tile after the other. With two slots the next one is on its way from the start; with one
 /// it is asked for when all warps have read this one, under stage 2.
 ///
-/// @tparam second  order of the second matrix with Sylvester's behind it; 1: there is none
-/// @tparam dense   the matrix of stage 1 is dense
-template <Dtype dtype, int columns, int second, bool dense>
-__global__ void __launch_bounds__(bounded_threads(columns, dense), 1)
+/// @tparam tile_rows  rows of the problem in a tile
+/// @tparam second     order of the second matrix with Sylvester's behind it; 1: there is none
+/// @tparam dense      the matrix of stage 1 is dense
+/// @tparam blocks     Cut::blocks_at_once
+template <Dtype dtype, int columns, int tile_rows, int second, bool dense, int blocks = 1>
+__global__ void __launch_bounds__(bounded_threads(tile_rows* columns* blocks, dense), 1)
     rows_by_mma(const __grid_constant__ Work work) {
-  constexpr Shape shape = shape_of(16, columns);
+  constexpr Shape shape{16, columns, tile_rows, second};
   constexpr int kTiles = shape.tile_columns() / 8;
+  constexpr int kUnrolled = dense || kTiles * blocks == 32 ? 1 : 4;  // of 256 columns it would spill
   extern __shared__ __align__(128) std::byte shared[];
   const int lane = static_cast<int>(threadIdx.x & 31U), warp = rows::uniform_warp();
   const int warps = static_cast<int>(blockDim.x / 32U), stride = static_cast<int>(gridDim.x);
   const std::uint32_t slots = ptx::shared_address(shared);
-  const TileInput<columns> input(work, slots, warp, warps, lane);
-  const std::uint32_t staging = input.address(work.slots), table = staging + warps * staging_bytes(columns);
-  RowOutput<columns> output(work, staging + warp * staging_bytes(columns), lane);
+  const TileInput<columns, tile_rows> input(work, slots, warp, warps, lane);
+  const std::uint32_t staging = input.address(work.slots), table = staging + warps * staging_bytes(shape);
+  RowOutput<columns, tile_rows> output(work, staging + warp * staging_bytes(shape), lane);
   const rows::Stage2Constants constants_ahead(lane);
 
   input.clear_behind_matrix();
@@ -335,26 +364,30 @@ __global__ void __launch_bounds__(bounded_threads(columns, dense), 1)
     if (work.slots == 2) input.ask(tile + stride, slot ^ 1);
 #pragma unroll 1
     for (int pass = 0; pass < work.passes; ++pass) {
-      const int block = pass * warps + warp;
+      const int block = (pass * warps + warp) * blocks;
       const bool has_rows = block < work.k_steps();
-      float d[kTiles][4] = {};
-      if (has_rows) exact_stage<dtype, columns, dense>(d, work, block, input.address(slot), lane);
+      float d[blocks][kTiles][4] = {};
+      if (has_rows) exact_stage<dtype, columns, dense, kUnrolled>(d, work, block, input.address(slot), lane);
       if (work.slots == 1 && pass == work.passes - 1) {
         __syncthreads();  // all warps have read the tile
         input.ask(tile + stride, 0);
       }
       if (!has_rows) continue;
-      output.begin(tile, block);
-      const rows::Stage2Constants constants = [&] {  // where registers are short, worked out here
-        if constexpr (columns <= kTileColumns) return constants_ahead;
-        return rows::Stage2Constants(static_cast<int>(anew(static_cast<std::uint32_t>(lane))));
-      }();
-      float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d);
-      rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
-      if constexpr (second == 1) {
-        rows::finish<dtype>(registers, constants, work.scale, output);
-      } else {  // one group at a time: warps in place of registers
-        rows::finish_by_second<dtype, second, 1>(registers, table, constants, work.scale, output, lane);
+#pragma unroll
+      for (int i = 0; i < blocks; ++i) {
+        if (block + i >= work.k_steps()) break;
+        output.begin(tile, block + i);
+        const rows::Stage2Constants constants = [&] {  // where registers are short, worked out here
+          if constexpr (columns <= kTileColumns) return constants_ahead;
+          return rows::Stage2Constants(static_cast<int>(anew(static_cast<std::uint32_t>(lane))));
+        }();
+        float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d[i]);
+        rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
+        if constexpr (second == 1) {
+          rows::finish<dtype>(registers, constants, work.scale, output);
+        } else {  // one group at a time: warps in place of registers
+          rows::finish_by_second<dtype, second, 1>(registers, table, constants, work.scale, output, lane);
+        }
       }
     }
     slot ^= work.slots - 1;
@@ -371,5 +404,7 @@ template <Dtype dtype>
 const Kernels& kernels_of_two_matrices();
 template <Dtype dtype>
 const Kernels& kernels_of_dense();
+template <Dtype dtype>
+const Table<NarrowTile, Kernel>& kernels_of_narrow_tiles();
 
 }  // namespace fwht::mma_kronecker

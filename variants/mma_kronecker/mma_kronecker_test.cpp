@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/host/bits.hpp"
 #include "variants/kit/box_vectors.hpp"
 #include "variants/kit/dense_fragments.hpp"
 #include "variants/kit/on_host/host_products.hpp"
@@ -42,11 +43,14 @@ void expect_no_conflicts(const Words& addresses, int bytes) {
 }
 
 /// Thread blocks on a multiprocessor of `kilobytes` of shared memory, 65536 registers and kernels of 128
-/// registers a thread.
-Resident resident_on(int kilobytes) {
+/// registers a thread, or of as many as leave room for so many warps.
+Resident resident_on(int kilobytes, int most = 16) {
   return [=](int warps, int bytes) {
-    return bytes > kilobytes * 1024 ? 0 : std::min((kilobytes + 1) * 1024 / (bytes + 1024), 16 / warps);
+    return bytes > kilobytes * 1024 ? 0 : std::min((kilobytes + 1) * 1024 / (bytes + 1024), most / warps);
   };
+}
+Resident resident_on(int kilobytes, const Cut& cut) {
+  return resident_on(kilobytes, std::max(16, most_warps(cut.columns_at_once())));
 }
 
 Cut cut_of(const Operator& op, Results results = Results::rows) {
@@ -60,9 +64,9 @@ Cut cut_of(const Operator& op, Results results = Results::rows) {
 class HostBlock {
  public:
   HostBlock(const Problem& problem, const Operands& operands, const reference::TensorCore& core,
-            Results results)
+            const Cut& cut)
       : problem_(problem),
-        cut_(cut_of(problem.op, results)),
+        cut_(cut),
         shape_(cut_.shape),
         columns_(shape_.columns),
         matrix_(cut_.is_dense() ? fragments_of(cut_, operands.dense)
@@ -72,7 +76,7 @@ class HostBlock {
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
         products_(problem.dtype(), core),
-        team_(team_for(cut_, resident_on(227), 1000, 132)),
+        team_(team_for(cut_, resident_on(227, cut_), 1000, 132)),
         shared_(static_cast<std::size_t>(cut_.shared_bytes(team_.warps, 1) / 2), 0xFFFFU) {
     clear_behind_matrix();
   }
@@ -81,14 +85,15 @@ class HostBlock {
     load(tile);
     const int passes = cut_.passes(team_.warps);
     for (int pass = 0; pass < passes; ++pass) {
-      const int first = pass * team_.warps, end = std::min(first + team_.warps, shape_.k_steps());
+      const int first = pass * team_.warps * cut_.blocks_at_once,
+                end = std::min(first + team_.warps * cut_.blocks_at_once, shape_.k_steps());
       std::vector<Accumulators> of_warps;  // all have read the tile before the first stages its box
       for (int block = first; block < end; ++block)
         of_warps.push_back(products(block));
       for (int block = first; block < end; ++block) {
         const Accumulators& d = of_warps[static_cast<std::size_t>(block - first)];
         if (cut_.results == Results::rows) {
-          store(tile, block, block - first, d);
+          store(tile, block, (block - first) / cut_.blocks_at_once, d);
         } else {
           stage_box(staged_box(block), d);
         }
@@ -251,7 +256,7 @@ class HostBlock {
   }
 
   void store(int tile, int block, int warp, const Accumulators& d) {
-    const int staging = shape_.tile_bytes() + warp * staging_bytes(columns_), chunk = chunk_of(columns_),
+    const int staging = shape_.tile_bytes() + warp * staging_bytes(shape_), chunk = chunk_of(shape_),
               tiles = chunk / 8;
     for (int t = 0; t < static_cast<int>(d.size()); ++t) {
       stage(d[static_cast<std::size_t>(t)], [&](int half, int lane) {
@@ -262,7 +267,7 @@ class HostBlock {
   }
 
   void send(int tile, int block, int staging, int first) {
-    for (int i = 0; i < staging_bytes(columns_) / 16; i += 32) {
+    for (int i = 0; i < staging_bytes(shape_) / 16; i += 32) {
       for (int lane = 0; lane < 32; ++lane) {
         const int row = sent_row(columns_, first, i), line = 16 * block + sent_line(columns_, i, lane);
         if (!exists(tile, row, line)) continue;
@@ -332,14 +337,16 @@ class HostBlock {
   Shared shared_;
 };
 
+/// In all tiles that the rows may come in.
 void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core,
                   Results results = Results::rows) {
-  rows::expect_right(problem, input_class, [&](const Operands& operands) {
-    HostBlock block(problem, operands, core, results);
-    const std::int64_t together = cut_for(problem.op)->shape.rows;
-    for (int tile = 0; tile * together < problem.rows; ++tile)
-      block.run(tile);
-  });
+  for (const Cut& cut : tilings_of(cut_of(problem.op, results))) {
+    rows::expect_right(problem, input_class, [&](const Operands& operands) {
+      HostBlock block(problem, operands, core, cut);
+      for (int tile = 0; tile * std::int64_t{cut.shape.rows} < problem.rows; ++tile)
+        block.run(tile);
+    });
+  }
 }
 
 /// Every named order that the variant takes, with as short rows as it takes, and as long.
@@ -347,8 +354,8 @@ std::vector<std::string> operators() {
   return {"12x64", "12x128", "12x512", "12x1024", "12x2048", "20x64", "20x128", "20x256", "20x1024", "28x32",
           "28x64", "28x128", "28x256", "28x512", "28x1024", "36x64", "44x32", "52x64", "60x32", "68x16",
           "76x64", "84x64", "100x32", "108x128", "116x64", "116tx64", "124x16", "132x16", "140x64", "148x16",
-          "156x16", "164x16", "172x64", "180x16", "428x32", "428tx16", "36x1024", "52x1024", "4096+signs",
-          "signs+28x128", "28x128+signs", "16384", "32768", "65536",
+          "156x16", "164x16", "172x64", "180x16", "428x32", "428tx16", "428x64", "36x1024", "52x1024",
+          "4096+signs", "signs+28x128", "28x128+signs", "16384", "32768", "65536",
           // Two matrices, dense factors; orders that are no multiple of 16, transposes, signs.
           "76x2x36x2", "60x4x28x2", "132x4x28x2", "116tx4x28x2", "28x8x28tx2", "12x4x36tx2+signs", "d28x64",
           "d5tx256", "d53x256", "d53tx16", "d20x512+signs", "d256x16"};
@@ -424,11 +431,11 @@ TEST(MmaKroneckerPlan, SharedMemoryDecidesNotTheName) {
     return variant.supports(matrix_problem(Dtype::f16, op, 5), device);
   };
   for (const char* op :
-       {"28x1024", "32768", "36x1024", "172x64", "180x16", "76x2x36x2", "132x4x28x2", "d53x256"}) {
+       {"28x1024", "32768", "36x1024", "172x64", "180x16", "428x64", "76x2x36x2", "132x4x28x2", "d53x256"}) {
     EXPECT_TRUE(takes(op, ada)) << op;
     EXPECT_TRUE(takes(op, a100_description())) << op;
   }
-  for (const char* op : {"65536", "428x32", "52x1024"}) {
+  for (const char* op : {"65536", "428x128", "52x1024"}) {
     const Support answer = takes(op, ada);
     EXPECT_NE(answer.why_not.find("bytes of shared memory per block, this device allows 101376"),
               std::string::npos)
@@ -513,15 +520,18 @@ TEST(MmaKroneckerPlan, BlocksFitTheirBounds) {
     for (const Results results : {Results::rows, Results::codes_of_groups, Results::codes_of_rows}) {
       const Cut cut = cut_of(parse_operator(op), results);
       if (cut.fewest_shared_bytes() > 227 * 1024) continue;
-      for (const std::int64_t tiles : {1, 1000}) {
-        const Team team = team_for(cut, resident_on(227), tiles, 132);
-        EXPECT_LE(team.warps, most_warps(cut.shape.columns)) << op;
-        EXPECT_GE(team.warps * cut.passes(team.warps), cut.shape.k_steps()) << op;
-        EXPECT_GE(team.blocks_per_sm, 1) << op;
-        EXPECT_EQ(team.blocks_per_sm, resident_on(227)(team.warps, cut.shared_bytes(team.warps, team.slots)))
-            << op;
+      for (const Cut& tiling : tilings_of(cut)) {
+        const Resident resident = resident_on(227, tiling);
+        for (const std::int64_t tiles : {1, 1000}) {
+          const Team team = team_for(tiling, resident, tiles, 132);
+          EXPECT_LE(team.warps, most_warps(tiling.columns_at_once())) << op;
+          EXPECT_GE(team.warps * tiling.passes(team.warps) * tiling.blocks_at_once, tiling.blocks()) << op;
+          EXPECT_GE(team.blocks_per_sm, 1) << op;
+          EXPECT_EQ(team.blocks_per_sm, resident(team.warps, tiling.shared_bytes(team.warps, team.slots)))
+              << op;
+        }
+        EXPECT_EQ(tiling.shape.box_bytes() % 128, 0) << "the swizzle exchanges address bits 4 to 6";
       }
-      EXPECT_EQ(cut.shape.box_bytes() % 128, 0) << "the swizzle exchanges address bits 4 to 6";
       EXPECT_LE(cut.shape.k_steps(), 32) << "a lane looks at the maxima of a box";
     }
   }
@@ -541,6 +551,25 @@ TEST(MmaKroneckerPlan, TeamsKeepMostWarpsAtWork) {
   EXPECT_EQ(team("12x512", 10922, 227), (Team{3, 1, 5}));
   EXPECT_EQ(team("52x1024", 1260, 227).slots, 1);
   EXPECT_EQ(team("52x1024", 1260, 64), (Team{1, 1, 0})) << "a tile has 104 KB";
+}
+
+// A block of 16 rows of the product would read signs of rows behind the matrix: the table has them.
+TEST(MmaKroneckerPlan, LargeOrdersComeInNarrowTiles) {
+  const auto tiling = [](const char* op, std::int64_t rows) {
+    const Cut cut = tiling_for(cut_for(parse_operator(op)).value(), rows, 132);
+    const Team team = team_for(cut, resident_on(227, cut), ceil_div(rows, std::int64_t{cut.shape.rows}), 132);
+    EXPECT_GE(4 * cut.shape.warpgroups(), cut.shares() * cut.blocks_at_once);
+    return std::array{cut.shape.rows, cut.blocks_at_once, team.warps, team.slots};
+  };
+  using Tiling = std::array<int, 4>;
+  EXPECT_EQ(tiling("428x32", 1), (Tiling{1, 2, 14, 1}));
+  EXPECT_EQ(tiling("428x32", 132), (Tiling{1, 2, 14, 1})) << "a row for each multiprocessor";
+  EXPECT_EQ(tiling("428x32", 133), (Tiling{2, 1, 27, 2})) << "two, not two one after the other";
+  EXPECT_EQ(tiling("428x32", 300), (Tiling{1, 2, 14, 1})) << "three turns of one, not two of two";
+  EXPECT_EQ(tiling("428x32", 4899), (Tiling{2, 1, 27, 2}));
+  EXPECT_EQ(tiling("428x16", 4899), (Tiling{4, 1, 27, 2}));
+  EXPECT_EQ(tiling("428x64", 1), (Tiling{1, 1, 27, 2}));
+  EXPECT_EQ(tiling("172x64", 1)[0], 2) << "others come in wide tiles";
 }
 
 }  // namespace
