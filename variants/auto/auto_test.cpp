@@ -358,11 +358,12 @@ TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
   }
   EXPECT_EQ(first("bf16/n32768/r64>e4m3:tensor"), "rotate_then_quantize")
       << "a scale that kronecker does not find";
-  EXPECT_EQ(first("bf16/12x64/r64>e4m3:row"), "mma_kronecker") << "shorter than kronecker's rows of codes";
+  EXPECT_EQ(first("bf16/12x64/r4096>e4m3:row"), "mma_kronecker") << "shorter than kronecker's rows of codes";
+  EXPECT_EQ(first("bf16/12x64/r64>e4m3:row"), "rotate_then_quantize") << "the same, but few";
   EXPECT_EQ(first("bf16/n32/r64>mxfp8/f32"), "none") << "two launches have no fp32 result";
 }
 
-// Without Hopper's kernels mma_kronecker writes the codes of m 2^k, in one launch.
+// Without Hopper's kernels mma_kronecker writes the codes of m 2^k in one launch, unless there are few.
 TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
   for (const DeviceInfo& device : described_devices()) {
     const auto first = [&](const char* text) {
@@ -370,30 +371,33 @@ TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
     };
     const bool has_hopper =
         static_cast<bool>(find_variant("wgmma").supports(make_problem(Dtype::f16, 65536, 1), device));
+    const auto expect = [&](const char* text, std::string_view on_hopper, std::string_view elsewhere) {
+      EXPECT_EQ(first(text), has_hopper ? on_hopper : elsewhere) << device.name << " " << text;
+    };
+    const char *one = "mma_kronecker", *two = "rotate_then_quantize", *hopper = "kronecker";
     // Where Hopper's kernels end: short rows, and one scale of a long one, of which a wave is there at most.
+    expect("bf16/180x16/r728>mxfp4", one, one);
+    expect("bf16/12x64/r4096>e4m3:row", one, two);
+    if (find_variant(one).supports(parse_problem("bf16/36x1024/r64>e4m3:row"), device))
+      expect("bf16/36x1024/r64>e4m3:row", one, two);
+    expect("bf16/36x1024/r1820>e4m3:row", two, two);
     for (const char* text :
-         {"bf16/12x64/r64>e4m3:row", "bf16/180x16/r64>mxfp4", "bf16/36x1024/r64>e4m3:row"}) {
-      if (find_variant("mma_kronecker").supports(parse_problem(text), device)) {
-        EXPECT_EQ(first(text), "mma_kronecker") << device.name << text;
-      }
-    }
-    if (has_hopper) {
-      EXPECT_EQ(first("bf16/36x1024/r1820>e4m3:row"), "rotate_then_quantize") << device.name;
-    }
-    for (const char* text :
-         {"f16/36x1024/r3>mxfp8", "bf16/76x2x36x2/r64>e4m3:row", "f16/60x4x28x2+signs/r64>int4:128",
+         {"f16/36x1024/r64>mxfp8", "bf16/76x2x36x2/r192>mxfp4", "f16/60x4x28x2+signs/r192>int4:128",
           "bf16/132x4x28x2/r64>nvfp4", "f16/d28x64/r3>e4m3:row"})
-      EXPECT_EQ(first(text), has_hopper ? "rotate_then_quantize" : "mma_kronecker") << device.name << text;
-    for (const char* text : {"bf16/n32768/r64>int4:row", "bf16/28x512/r4096>e4m3:row", "f16/28x1024/r1>mxfp4",
-                             "bf16/28x128+signs/r3>nvfp4"})
-      EXPECT_EQ(first(text), has_hopper ? "kronecker" : "mma_kronecker") << device.name << text;
+      expect(text, two, one);
+    for (const char* text : {"bf16/n32768/r64>int4:128", "bf16/28x512/r4096>e4m3:row",
+                             "f16/28x1024/r64>mxfp4", "bf16/28x128+signs/r512>nvfp4"})
+      expect(text, hopper, one);
+    // Few rows; one scale a row but of 128 columns; rows that are rotated in narrow tiles, or very long.
+    for (const char* text : {"f16/28x1024/r1>mxfp4", "bf16/28x128+signs/r3>nvfp4",
+                             "bf16/172x64/r4096>e4m3:row", "bf16/n32768/r64>int4:row"})
+      expect(text, hopper, two);
+    for (const char* text :
+         {"bf16/180x16/r64>mxfp4", "bf16/132x4x28x2/r64>e4m3:row", "bf16/52x1024/r315>mxfp4"})
+      expect(text, two, two);
+    expect("bf16/428x32/r612>mxfp4", two, two);
     EXPECT_EQ(first("bf16/n16384/r64>e4m3:row"), "mma_split") << device.name;
     EXPECT_EQ(first("bf16/n65536/r64>e4m3:128"), "rotate_then_quantize") << device.name;
-    // One scale a row takes the tile twice there, 133 KB.
-    EXPECT_EQ(first("bf16/132x4x28x2/r64>e4m3:row"), has_hopper || device.shared_bytes_per_block < 133 * 1024
-                                                         ? "rotate_then_quantize"
-                                                         : "mma_kronecker")
-        << device.name;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 #include "variants/kronecker/kronecker.hpp"
+#include "variants/mma_kronecker/mma_kronecker.hpp"
 #include "variants/registry.hpp"
 #include "variants/warp_kronecker/warp_kronecker.hpp"
 
@@ -159,15 +160,25 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 
 namespace {
 
-/// Whether mma_kronecker writes codes sooner than two launches do, where kronecker has no kernel on Hopper:
-/// short rows, and a wave of long ones with one scale each, by the grid `fused` on H100 and H200.
+/// Whether mma_kronecker writes codes sooner than two launches do, which rotate few rows with more warps.
+/// Beside Hopper's kernels it does for many short rows, and for a wave of long ones with one scale each, by
+/// the grid `fused` on H100 and H200. Without them, by sm_80 code on an H200: for scales of groups, unless the
+/// rows come in narrow tiles or are very long, and for one scale a row where a row has 128 columns.
 bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
-  constexpr std::int64_t kShort = 4096;
-  constexpr std::int64_t kLong = 32768;  // more of a token than this the quantizer reads twice
+  constexpr std::int64_t kFew = std::int64_t{1} << 20;  // elements
+  constexpr std::int64_t kShort = 4096, kLong = 36864;  // elements of a row
+  constexpr std::int64_t kReadOnce = 32768;             // more of a token the quantizer reads twice
   const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
-  const bool one_matrix = problem.op.factors().size() <= 2 && !problem.op.has_dense();
-  return one_matrix &&
-         (problem.n() <= kShort || (one_scale && problem.n() > kLong && problem.rows <= device.sm_count));
+  if (runs_wgmma(device)) {
+    if (problem.op.factors().size() > 2 || problem.op.has_dense()) return false;
+    if (problem.n() <= kShort) return problem.elements() >= kFew;
+    return one_scale && problem.n() > kReadOnce && problem.rows <= device.sm_count;
+  }
+  const auto cut = mma_kronecker::cut_for(problem.op);
+  if (!cut || cut->is_dense()) return true;
+  if (problem.elements() < kFew || problem.n() > kLong || cut->shape.order > mma_kronecker::kMostWideOrder)
+    return false;
+  return !one_scale || cut->shape.columns == mma_kronecker::kTileColumns;
 }
 
 /// Whether rows of m 2^k are sooner in registers than in shared memory. They are where a row has one warp or
@@ -202,11 +213,8 @@ bool is_sooner_than_tensor_copies(const Problem& problem, const DeviceInfo& devi
 }
 
 std::vector<std::string_view> preferred_encoders(const Problem& problem, const DeviceInfo& device) {
-  if (!runs_wgmma(device)) {
-    // Beside a row of 65536, shared memory holds staged boxes of few warps.
-    return {"mma_split", problem.n() < 65536 ? "mma_kronecker" : "kronecker", "rotate_then_quantize"};
-  }
-  if (is_sooner_in_one_launch(problem, device))
+  // Beside a row of 65536, shared memory holds staged boxes of few warps.
+  if (problem.n() < 65536 && is_sooner_in_one_launch(problem, device))
     return {"mma_split", "kronecker", "mma_kronecker", "rotate_then_quantize"};
   return {"mma_split", "kronecker", "rotate_then_quantize"};
 }
