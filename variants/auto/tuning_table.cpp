@@ -162,12 +162,14 @@ namespace {
 
 /// Whether mma_kronecker writes codes sooner than two launches do, which rotate few rows with more warps.
 /// Beside Hopper's kernels it does for many short rows, and for a wave of long ones with one scale each, by
-/// the grid `fused` on H100 and H200. Without them, by sm_80 code on an H200: for scales of groups, unless the
-/// rows come in narrow tiles or are very long, and for one scale a row where a row has 128 columns.
+/// the grid `fused` on H100 and H200. Without them, by sm_80 code on an H200: for scales of groups, unless
+/// the rows come in narrow tiles or are very long, and for one scale a row where a row is short or has 128
+/// columns.
 bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kFew = std::int64_t{1} << 20;  // elements
   constexpr std::int64_t kShort = 4096, kLong = 36864;  // elements of a row
-  constexpr std::int64_t kReadOnce = 32768;             // more of a token the quantizer reads twice
+  constexpr std::int64_t kShortOfOneScale = 2048;
+  constexpr std::int64_t kReadOnce = 32768;  // more of a token the quantizer reads twice
   const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
   if (runs_wgmma(device)) {
     if (problem.op.factors().size() > 2 || problem.op.has_dense()) return false;
@@ -178,7 +180,7 @@ bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
   if (!cut || cut->is_dense()) return true;
   if (problem.elements() < kFew || problem.n() > kLong || cut->shape.order > mma_kronecker::kMostWideOrder)
     return false;
-  return !one_scale || cut->shape.columns == mma_kronecker::kTileColumns;
+  return !one_scale || problem.n() <= kShortOfOneScale || cut->shape.columns == mma_kronecker::kTileColumns;
 }
 
 /// Whether rows of m 2^k are sooner in registers than in shared memory. They are where a row has one warp or
