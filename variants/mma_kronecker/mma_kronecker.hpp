@@ -41,7 +41,7 @@ struct NarrowTile {
   bool operator==(const NarrowTile&) const = default;
 };
 inline constexpr NarrowTile kNarrowTiles[] = {{16, 4, 1}, {32, 2, 1}, {64, 1, 1}, {16, 2, 2}, {32, 1, 2}};
-inline constexpr int kMostWideOrder = 192;  // rows of such orders are those of `warp_kronecker`
+inline constexpr int kMostWideOrder = 192;  // up to this rows are `warp_kronecker`'s, or in wide tiles
 
 /// Warps of a block that registers allow, by the columns whose sums a warp holds at once, two a thread. Those
 /// of narrow tiles may be as many as the product of the largest order has blocks of 16 rows.
