@@ -557,16 +557,18 @@ def _speaks_first(device: Device) -> tuple[bool, str]:
     return not device.newest.code, device.newest.context["utc_start"]
 
 
-def newest(devices: Iterable[Device], wanted: Callable[[Device], bool]) -> list[Device]:
+def newest(devices: Iterable[Device], wanted: Callable[[Device], int]) -> list[Device]:
     """Of `devices` (newest first) the first of every GPU that has what is wanted, in the order of their names; where no GPU has it by
-    code of its own, of those with code for an older architecture; where none has, the first host."""
-    found = [device for device in devices if wanted(device)]
+    code of its own, of those with code for an older architecture; where none has, the first host. Where `wanted` counts, the first
+    of those that have most: a newer run over a part does not hide the whole."""
+    has = {id(device): (device, int(wanted(device))) for device in devices}
+    found = [device for device, much in has.values() if much]
     kinds = [(not device.newest.on_gpu, bool(device.newest.code)) for device in found]
     best = [device for device, kind in zip(found, kinds) if kind == min(kinds)]
     if not best or not best[0].newest.on_gpu:
         return best[:1]
-    firsts = {device.name: device for device in reversed(best)}
-    return [firsts[name] for name in sorted(firsts)]
+    names = sorted({device.name for device in best})
+    return [max((device for device in best if device.name == name), key=lambda device: has[id(device)][1]) for name in names]
 
 
 def timed_on_gpu(device: Device) -> bool:

@@ -786,7 +786,7 @@ def measured_sections(devices: list[Device], shown: list[Device]) -> dict[str, s
             parts.append(("Share of the copy limit, in place", device, drawn("measured", frame, dtype=dtype)))
         found[folder] = render("measured.md.j2", parts=parts, missing="The newest runs do not have this variant.", in_results=True)
     for variant, ns in BESIDE.items():
-        runs_beside = newest(devices, lambda d, v=variant: bool((tables.beside_variant(d, v, "kronecker")["rows"] == 1).any()))  # type: ignore[misc]
+        runs_beside = newest(devices, lambda d, v=variant, at=ns: tables.lengths_beside(d, v, "kronecker", at))  # type: ignore[misc]
         what = "f16 in place: time, and that over the time of `kronecker` in the same run"
         frames = {run.name: tables.beside_variant(run, variant, "kronecker") for run in runs_beside}
         if frames:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -371,9 +371,10 @@ def covers_widths(device: Device) -> bool:
     return grids != {"tune"} and bool(((results["family"] == "width") & (results["placement"] == "in")).any())
 
 
-def covers_tune(device: Device) -> bool:
-    """Whether all candidates of `auto` were timed, as the grid `tune` does."""
-    return any(folder.context.get("grid") == "tune" for folder in device.folders if folder.has("results.csv"))
+def covers_tune(device: Device) -> int:
+    """At how many row lengths all candidates of `auto` were timed, as the grid `tune` does."""
+    tuned = any(folder.context.get("grid") == "tune" for folder in device.folders if folder.has("results.csv"))
+    return int(device.results["n"].nunique()) if tuned else 0
 
 
 def covers_published(device: Device) -> bool:
@@ -464,6 +465,12 @@ def beside_variant(device: Device, variant: str, other: str, dtype: str = "f16")
     return both.assign(ratio=both["time_us"] / both["other_us"])
 
 
+def lengths_beside(device: Device, variant: str, other: str, ns: Sequence[int]) -> int:
+    """At how many of the row lengths `ns` beside_variant has one row."""
+    rows = beside_variant(device, variant, other)
+    return int(rows.loc[(rows["rows"] == 1) & rows["n"].isin(ns), "n"].nunique())
+
+
 DECODE_ROWS = 256  # at most; the grid `widths` has 1, 16 and 256
 
 
@@ -530,9 +537,9 @@ def nearest_to_limit(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     return rows.sort_values("fraction_of_limit", ascending=False, kind="stable").drop_duplicates(key).sort_index()
 
 
-def covers_fused(device: Device) -> bool:
-    """Whether the run has codes by one kernel beside those by two launches."""
-    return bool(fused(device)["gain"].notna().any())
+def covers_fused(device: Device) -> int:
+    """At how many problems the run has codes by one kernel beside those by two launches."""
+    return int(fused(device)["gain"].notna().sum())
 
 
 def prepared(device: Device) -> pd.DataFrame:

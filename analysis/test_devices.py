@@ -86,6 +86,23 @@ def test_the_newest_of_every_gpu_by_name(tmp_path):
     assert found("code", "code h100", "host") == ["code h100", "code"], "code for an older architecture speaks where nothing else does"
     assert found("host", "new host") == ["new host"], "and hosts last, the newest alone"
     assert found() == []
+    lengths = {"old h200": 2, "h200": 1, "h100": 1}
+    fullest = [device.newest.name for device in newest(devices, lambda d: lengths.get(d.newest.name, 0))]
+    assert fullest == ["h100", "old h200"], "a newer run over a part does not hide the whole"
+
+
+def test_a_part_of_the_grid_tune_hides_no_row_length(tmp_path):
+    folders = []
+    for day, operators in ((20, {"28x512": 14336, "172x64": 11008}), (21, {"28x512": 14336})):
+        writer = FolderWriter(utc_start=f"2026-11-{day}T10:00:00Z", commit=str(day)[-1] * 40, sources_hash=f"{day}" * 32, grid="tune")
+        for operator, n in operators.items():
+            for variant in ("kronecker", "factors"):
+                writer.measure(variant, "f16", n, n, "replay", operator=operator)
+        folders.append(load_folder(writer.write(tmp_path / str(day))))
+    devices = runs(folders)
+    (line,) = [line for line in pages._special_support(devices).splitlines() if "factors" in line]
+    assert line.endswith("| 11008, 14336 |")
+    assert [tables.lengths_beside(device, "factors", "kronecker", (11008, 14336)) for device in devices] == [1, 2], "the newest first"
 
 
 def test_a_smaller_folder_of_another_gpu_changes_no_page_of_the_first(tmp_path):
