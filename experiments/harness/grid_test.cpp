@@ -215,10 +215,11 @@ TEST(Grid, IsLoadedFromAFile) {
     load_grid("no-such-grid");
     FAIL() << "not refused";
   } catch (const BadRequest& error) {
-    EXPECT_STREQ(error.what(),
-                 "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline, published, fused, prepared, widths, long, arrangements, "
-                 "peers");
+    EXPECT_STREQ(
+        error.what(),
+        "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
+        "paper, tune, host, headline, published, fused, codes, prepared, widths, long, arrangements, "
+        "peers");
   }
 }
 

@@ -10,6 +10,7 @@
 namespace fwht::rows {
 
 /// Multiplies the elements of a box by their signs where it lies in shared memory, in the order of its bytes.
+/// @param signs  those of the first element of a row of X that the box has
 /// @param first  row of X that the box begins with
 template <int columns, int tile_columns, int line>
 __device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {

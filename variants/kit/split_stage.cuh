@@ -130,16 +130,40 @@ __device__ void put(Exit& exit, int tile, const float (&x)[4], const float (&y)[
 /// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
 template <Dtype dtype, class Exit, int registers>
 __device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale, Exit& exit) {
-  static_assert(registers % 16 == 0);
+  static_assert(registers % 8 == 0);
+  constexpr int kTogether = registers % 16 == 0 ? 4 : 2;
 #pragma unroll
-  for (int tile = 0; tile < registers / 4; tile += 4) {
-    float x[4][4];
+  for (int tile = 0; tile < registers / 4; tile += kTogether) {
+    float x[kTogether][4];
 #pragma unroll
-    for (int i = 0; i < 16; ++i)
+    for (int i = 0; i < 4 * kTogether; ++i)
       x[i / 4][i % 4] = d[4 * tile + i];
     eight_point_stage(x, constants.hadamard, constants.minus_identity);
-    put<dtype>(exit, tile, x[0], x[1], scale);
-    put<dtype>(exit, tile + 2, x[2], x[3], scale);
+#pragma unroll
+    for (int i = 0; i < kTogether; i += 2)
+      put<dtype>(exit, tile + i, x[i], x[i + 1], scale);
+  }
+}
+
+/// So many words of a table to shared address `to`, by `threads` threads, of which this is number `thread`.
+/// Eight loads are on their way at once: one after the other they would cost few rows a microsecond.
+template <int words>
+__device__ void load_table(const std::uint32_t* from, std::uint32_t to, int thread, int threads) {
+  constexpr int kAtOnce = 8;
+  static_assert(words % 4 == 0);
+#pragma unroll 1
+  for (int first = 4 * thread; first < words; first += 4 * kAtOnce * threads) {
+    uint4 loaded[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = first + 4 * i * threads;
+      if (at < words) loaded[i] = __ldg(reinterpret_cast<const uint4*>(from + at));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = first + 4 * i * threads;
+      if (at < words) ptx::st_shared_v4(to + 4 * at, {loaded[i].x, loaded[i].y, loaded[i].z, loaded[i].w});
+    }
   }
 }
 

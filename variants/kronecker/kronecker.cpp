@@ -48,14 +48,30 @@ std::optional<Choice> choice_for(const Operator& op) {
   return best;
 }
 
+namespace {
+
+/// Clusters that run at once with so many blocks on a multiprocessor. A cluster lies within one of Hopper's
+/// eight GPCs.
+std::int64_t clusters_at_once(int blocks_per_sm, int cluster, std::int64_t sm_count) {
+  constexpr int kGpcs = 8;
+  return kGpcs * (blocks_per_sm * sm_count / (kGpcs * cluster));
+}
+
+}  // namespace
+
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
   const std::optional<FactorParts> parts = parts_of(op);
   if (!parts) return std::nullopt;
+  bool is_first = true;
   for (const Launch& launch : kFewRows) {
     const int order = order_in(launch, *parts);
     if (2 * order <= launch.shape.order) continue;  // too short to gain, or 0
+    // Another one takes more rows, but is slower, unless it is made for this length.
+    if (!is_first && order != launch.shape.order) continue;
+    is_first = false;
     const Choice choice{launch, order, parts->slow, parts->second};
-    if (choice.cluster() > 1 && rows * choice.cluster() <= sm_count) return choice;
+    if (choice.cluster() > 1 && rows <= clusters_at_once(launch.blocks_per_sm, choice.cluster(), sm_count))
+      return choice;
   }
   return std::nullopt;
 }
@@ -79,8 +95,9 @@ std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& fact
 
 Numerics numerics_of(const Problem& problem) {
   Numerics numerics = rows::matrix_rows_numerics(problem);
-  // Few rows are cut otherwise, and then hi + lo sees other numbers.
-  numerics.promises.batch_invariant = !few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
+  // Where few rows are cut otherwise, hi + lo sees other numbers.
+  const auto few = few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
+  numerics.promises.batch_invariant = !few || few->order == choice_for(problem.op)->order;
   return numerics;
 }
 

@@ -78,7 +78,8 @@ struct Launch {
   /// signs and expand them anew, four k steps at a time.
   bool held = true;
   /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of
-  /// the product. For so few rows that every block has one tile.
+  /// the product. For so few rows that every block has one tile, and a multiprocessor `blocks_per_sm` of them
+  /// at most: with more, the launch for many rows is sooner.
   bool spread = false;
   /// Not 0: the warpgroups of a block are its teams; they share a ring of so many boxes, and each makes 64
   /// rows of the product of a tile at a time.
@@ -98,16 +99,23 @@ struct Launch {
   /// Ring: where one block of 16 rows remains for the last part, all four warps of a warpgroup make it, and
   /// each ends a share of its columns.
   constexpr bool shares_last_part() const { return places > 0 && shape.k_steps() % 4 == 1; }
-  /// Spread: tensor copies, and the barriers that they complete; so many k steps each.
-  constexpr int pieces() const { return (shape.k_steps() + 6) / 7; }
+  /// Spread: tensor copies, and the barriers that they complete; so many k steps each. With more the first
+  /// would come later, with fewer the warps would wait to ask.
+  constexpr int pieces() const {
+    const int most = shape.columns > shape.line() ? 4 : 7;
+    return (shape.k_steps() + most - 1) / most;
+  }
   constexpr int piece_steps() const { return (shape.k_steps() + pieces() - 1) / pieces(); }
 
   /// Tiles, then the warps' staging of results, then the second matrix, then barriers and tile numbers.
+  /// Spread, results are staged in place of the tile.
   constexpr int slot_bytes() const {
     if (places > 0) return places * shape.box_bytes();
     return spread ? pieces() * piece_steps() * shape.box_bytes() : teams * slots * shape.tile_bytes();
   }
-  constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
+  constexpr int staging_boxes() const {  ///< of a team
+    return spread ? 0 : std::min(warps(), shape.k_steps());
+  }
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
   constexpr int barrier_bytes() const {
@@ -120,10 +128,12 @@ struct Launch {
   /// Whether there are kernels that write codes: rows of large models, of which a warp has all that it makes
   /// staged at once.
   constexpr bool writes_codes() const {
-    return places == 0 && passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560;
+    return places == 0 && passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560 &&
+           !(spread && shape.columns > 64);
   }
   /// Behind the barriers, where the maxima of whole rows are asked for: a number of each warp with results
-  /// and row of the tile. Twice, so that nobody writes what another warp still reads.
+  /// and row of the tile. Twice, so that nobody writes what another warp still reads; spread, a barrier is
+  /// behind them.
   constexpr int maxima_bytes() const { return 2 * teams * shape.k_steps() * shape.rows * 4; }
 };
 
@@ -190,15 +200,27 @@ inline constexpr Launch kLaunches[] = {
     ring_launch({132, 224, 1, 56}, 2, 22),  // 29568
 };
 
-/// Launches for few long rows, a line wide.
+constexpr Launch spread_launch(Shape shape, int blocks_per_sm) {
+  return {.shape = shape, .slots = 1, .blocks_per_sm = blocks_per_sm, .spread = true};
+}
+
+/// Launches for few rows, in order of preference. How many blocks a multiprocessor may have was measured on
+/// an H200.
 inline constexpr Launch kFewRows[] = {
-    {.shape = {112, 64}, .slots = 1, .spread = true},  // to 7168
-    {.shape = {176, 64}, .slots = 1, .spread = true},  // to 11264
-    {.shape = {224, 64}, .slots = 1, .spread = true},  // to 14336
-    {.shape = {320, 64}, .slots = 1, .spread = true},  // to 20480
-    {.shape = {448, 64}, .slots = 1, .spread = true},  // to 28672
-    {.shape = {512, 64}, .slots = 1, .spread = true},  // to 32768
-    {.shape = {428, 32}, .slots = 1, .spread = true},  // 13696
+    spread_launch({180, 16}, 4),          // 2880
+    spread_launch({112, 64}, 2),          // to 7168
+    spread_launch({176, 64}, 4),          // to 11264
+    spread_launch({224, 64}, 2),          // to 14336
+    spread_launch({320, 64}, 2),          // to 20480
+    spread_launch({448, 64}, 2),          // to 28672
+    spread_launch({512, 64}, 2),          // to 32768
+    spread_launch({428, 32}, 7),          // 13696
+    spread_launch({288, 128}, 2),         // to 36864
+    spread_launch({416, 128}, 2),         // to 53248
+    spread_launch({76, 144, 1, 72}, 2),   // 10944
+    spread_launch({120, 112, 1, 56}, 2),  // 13440
+    spread_launch({264, 112, 1, 56}, 1),  // 29568
+    spread_launch({132, 224, 1, 56}, 1),  // 29568, more rows
 };
 
 /// The launch that writes the codes of rows cut as in `launch`, if any does: see Launch::writes_codes. Bits
@@ -230,17 +252,26 @@ struct Choice {
 /// the columns and k steps.
 std::optional<Choice> choice_for(const Operator& op);
 
-/// The same for few long rows: one of kFewRows, where every block of a cluster has a multiprocessor to
-/// itself. None otherwise.
+/// The same for few rows: the first of kFewRows that serves the operator, or a later one that is made for
+/// this length, if it takes so many rows. None otherwise.
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count);
 
 /// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.
 Numerics numerics_of(const Problem& problem);
 
-/// Matrix descriptor of a box, MN-major: a line of columns after the other; the leading dimension is the next
-/// line's columns, the stride the next 8 rows. A line is swizzled as a whole.
-constexpr std::uint64_t box_descriptor(std::uint32_t shared_address, int line) {
-  return ptx::matrix_descriptor(shared_address, 16 * 2 * line, 8 * 2 * line,
+/// Where k step `s` begins, and how far its next line is, when one tensor copy brings `steps` of them: line
+/// after line of columns, in each all rows of the copy. A box has one step.
+constexpr int step_byte(int columns, int line, int steps, int s) {
+  return s / steps * steps * (16 * 2 * columns) + s % steps * (16 * 2 * line);
+}
+constexpr int line_bytes(int line, int steps) {
+  return steps * 16 * 2 * line;
+}
+
+/// Matrix descriptor of such a step, MN-major: the leading dimension is the next line's columns, the stride
+/// the next 8 rows. A line is swizzled as a whole.
+constexpr std::uint64_t box_descriptor(std::uint32_t shared_address, int line, int steps = 1) {
+  return ptx::matrix_descriptor(shared_address, line_bytes(line, steps), 8 * 2 * line,
                                 line == 64   ? ptx::Swizzle::bytes_128
                                 : line == 32 ? ptx::Swizzle::bytes_64
                                              : ptx::Swizzle::bytes_32);

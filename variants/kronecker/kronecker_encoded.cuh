@@ -87,7 +87,7 @@ struct EncodedRows {
   };
 };
 
-/// For spread_rows. The warps of a cluster meet.
+/// For spread_rows. Under a scale of the whole row, every warp sends all blocks the largest |y| of its box.
 template <class Form>
 struct SpreadEncodedRows {
   using Arguments = EncodedWork;
@@ -104,21 +104,26 @@ struct SpreadEncodedRows {
         : Encoder(work, staging, box, lane),
           maxima_(reinterpret_cast<std::uint32_t*>(maxima)),
           row_(row),
-          boxes_((work.order + 15) / 16) {
+          boxes_((work.order + 15) / 16),
+          all_sent_(ptx::shared_address(maxima) + 8 * ((kBoxes + 1) / 2)) {
       Encoder::begin();
+      if (Encoder::joins() && threadIdx.x == 0) {
+        ptx::mbarrier_init(all_sent_, 1);
+        ptx::fence_mbarrier_init();
+        ptx::mbarrier_arrive_expect_tx(all_sent_, 4 * boxes_);
+      }
     }
 
     /// The blocks of the cluster are there: only then may a word be sent to them.
     __device__ void behind_stage_1() const {
-      if (Encoder::joins()) ptx::barrier_cluster_arrive();
+      if (Encoder::joins()) ptx::barrier_cluster_arrive_relaxed();
     }
     __device__ void end(bool has_rows) const {
       float maximum = 0.0F;
       if (Encoder::joins()) {
         ptx::barrier_cluster_wait();
         if (has_rows) send(Encoder::largest_of(0));
-        ptx::barrier_cluster_arrive();
-        ptx::barrier_cluster_wait();
+        ptx::mbarrier_wait_parity(all_sent_, 0);
         const std::uint32_t largest = Encoder::lane() < boxes_ ? maxima_[Encoder::lane()] : 0U;
         maximum = __uint_as_float(__reduce_max_sync(0xFFFFFFFFU, largest));
       } else {
@@ -131,15 +136,17 @@ struct SpreadEncodedRows {
     }
 
    private:
-    /// To all blocks of the cluster, four boxes each.
+    /// A lane to each block of the cluster, which have four boxes each.
     __device__ void send(std::uint32_t largest) const {
       if (Encoder::lane() >= (boxes_ + 3) / 4) return;
       const std::uint32_t own = ptx::shared_address(maxima_ + Encoder::box());
-      ptx::st_shared_cluster(ptx::mapa(own, Encoder::lane()), largest);
+      ptx::st_async_shared_cluster(ptx::mapa(own, Encoder::lane()), largest,
+                                   ptx::mapa(all_sent_, Encoder::lane()));
     }
 
     std::uint32_t* maxima_;
     int row_, boxes_;
+    std::uint32_t all_sent_;  ///< barrier, behind the maxima
   };
 };
 

@@ -68,6 +68,12 @@ struct HeldMatrix {
 
   HeldMatrix() = default;
   __device__ HeldMatrix(const Work& work, int block, int lane) {
+    ask(work, block, lane);
+    expand(work);
+  }
+
+  /// The words that hold its signs, which lie here until then, or all of a dense factor.
+  __device__ void ask(const Work& work, int block, int lane) {
     if (work.fragments != nullptr) {
 #pragma unroll
       for (int s = 0; s < k_steps; ++s) {
@@ -77,8 +83,15 @@ struct HeldMatrix {
       }
     } else {
 #pragma unroll
+      for (int s = 0; s < k_steps; s += 4)
+        step[s][0] = __ldg(work.signs + sign_word_index(k_steps, block, s / 4, lane));
+    }
+  }
+  __device__ void expand(const Work& work) {
+    if (work.fragments == nullptr) {
+#pragma unroll
       for (int s = 0; s < k_steps; s += 4) {
-        const std::uint32_t word = __ldg(work.signs + sign_word_index(k_steps, block, s / 4, lane));
+        const std::uint32_t word = step[s][0];
 #pragma unroll
         for (int i = 0; i < 16 && s + i / 4 < k_steps; ++i)
           step[s + i / 4][i % 4] = signed_ones(two_ones<dtype>(), word, i / 4, i % 4);
@@ -96,15 +109,15 @@ struct Nothing {
 };
 
 /// Stage 1, exact: the matrix times the raw tile at shared address `tile`, one wgmma for every 16 rows.
-/// `before_step(s)` waits for what step s reads.
-template <Dtype dtype, int columns, int line, int k_steps, class Before = Nothing>
+/// `before_step(s)` waits for what step s reads. A tensor copy brought `steps` k steps.
+template <Dtype dtype, int columns, int line, int steps = 1, int k_steps, class Before = Nothing>
 __device__ void exact_stage(float (&d)[columns / 2], const HeldMatrix<dtype, k_steps>& matrix,
                             std::uint32_t tile, Before before_step = {}) {
   ptx::wgmma_fence();
 #pragma unroll
   for (int s = 0; s < k_steps; ++s) {
     before_step(s);
-    const std::uint64_t b = box_descriptor(tile + s * (16 * columns * 2), line);
+    const std::uint64_t b = box_descriptor(tile + step_byte(columns, line, steps, s), line, steps);
     ptx::wgmma_m64k16<dtype, columns>(d, matrix.step[s], b, s > 0);
   }
   ptx::wgmma_commit_group();
@@ -313,19 +326,22 @@ class BoxWriter {
     if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, 16 * box, 0, row, staging_);
     ptx::bulk_copy_commit_group();
   }
-  /// The same by the lanes, 16 bytes each, of rows that have a tile each.
+
+  /// The same by the lanes, 16 bytes each, of rows that have a tile each. All are read before one is stored.
   template <int columns>
   __device__ void store(const Work& work, int box, int row, int lane) const {
+    constexpr int kTimes = 2 * columns / 32, kPieces = columns / 8;
+    std::uint32_t words[kTimes][4];
     __syncwarp();
 #pragma unroll
-    for (int i = lane; i < 2 * columns; i += 32) {
-      const int r = i / (columns / 8), piece = i % (columns / 8);
-      std::uint32_t words[4];
-      ptx::ld_shared_v4(words, staging_ + box_byte(r, piece, line));
-      ptx::st_global_if(
-          16 * box + r < work.order,
-          work.rows.out + row * work.rows.stride_bytes + 2 * ((16 * box + r) * columns + 8 * piece), words);
+    for (int i = 0; i < kTimes; ++i) {
+      const int at = 32 * i + lane;
+      ptx::ld_shared_v4(words[i], staging_ + box_byte(at / kPieces, at % kPieces, line));
     }
+    std::byte* const to = work.rows.out + row * work.rows.stride_bytes + 16 * 2 * columns * box + 16 * lane;
+#pragma unroll
+    for (int i = 0; i < kTimes; ++i)
+      ptx::st_global_if(16 * box + (32 * i + lane) / kPieces < work.order, to + 16 * 32 * i, words[i]);
   }
 
  private:
@@ -451,8 +467,8 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
   for (int pass = 0; pass < launch.passes; ++pass)
     matrix[pass] = Matrix(work, own_block(pass), lane);
   if constexpr (second > 1) {
-    for (int i = static_cast<int>(threadIdx.x); i < second_words(launch); i += launch.threads())
-      reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
+    rows::load_table<second_words(launch)>(work.second, ptx::shared_address(table),
+                                           static_cast<int>(threadIdx.x), launch.threads());
   }
   const Stage2Constants constants(lane);
   typename Output::template Exit<dtype, launch> exit(

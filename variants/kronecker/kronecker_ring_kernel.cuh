@@ -324,8 +324,8 @@ __global__ void __launch_bounds__(launch.threads(), 1)
     ptx::griddepcontrol_launch_dependents();
   }
   if constexpr (second > 1) {
-    for (int i = static_cast<int>(threadIdx.x); i < launch.second_bytes() / 4; i += launch.threads())
-      reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
+    rows::load_table<second_words(launch)>(work.second, ptx::shared_address(table),
+                                           static_cast<int>(threadIdx.x), launch.threads());
     ptx::fence_proxy_async_shared();
   }
   const std::uint32_t table_address = ptx::shared_address(table);

@@ -10,17 +10,24 @@
 namespace fwht::kronecker {
 namespace {
 
-/// The 16-bit numbers of one tile in shared memory, as the tensor copies leave them. A box holds 16 rows of
-/// every matrix, line by line, and the swizzle exchanges the pieces of 16 bytes inside 128 bytes by address
-/// bits 7-9 (PTX ISA, "Swizzling Modes"). Integers stand for the numbers here.
-std::vector<int> loaded(const Shape& shape, int order, const std::vector<std::vector<int>>& rows) {
-  std::vector<int> memory(static_cast<std::size_t>(shape.tile_bytes() / 2), 0);
-  const int line = shape.line();
+/// k steps of one tensor copy.
+int copied_steps(const Launch& launch) {
+  return launch.spread ? launch.piece_steps() : 1;
+}
+
+/// The 16-bit numbers of one tile in shared memory, as the tensor copies leave them. A copy brings 16 rows of
+/// every matrix, or several times as many, line by line, and the swizzle exchanges the pieces of 16 bytes
+/// inside 128 bytes by address bits 7-9 (PTX ISA, "Swizzling Modes"). Integers stand for the numbers here.
+std::vector<int> loaded(const Launch& launch, int order, const std::vector<std::vector<int>>& rows) {
+  const Shape& shape = launch.shape;
+  const int line = shape.line(), steps = copied_steps(launch), copied = 16 * steps;  // rows
+  std::vector<int> memory(
+      static_cast<std::size_t>(launch.spread ? launch.slot_bytes() / 2 : shape.tile_bytes() / 2), 0);
   for (int r = 0; r < shape.rows; ++r) {
     for (int i = 0; i < order; ++i) {
       for (int c = 0; c < shape.columns; ++c) {
-        int byte = i / 16 * shape.box_bytes() +
-                   ((r * (shape.columns / line) + c / line) * 16 + i % 16) * 2 * line + c % line * 2;
+        int byte = i / copied * steps * shape.box_bytes() +
+                   ((r * (shape.columns / line) + c / line) * copied + i % copied) * 2 * line + c % line * 2;
         byte ^= (byte >> 7 & (line / 8 - 1)) << 4;
         memory[static_cast<std::size_t>(byte / 2)] =
             rows[static_cast<std::size_t>(r)][static_cast<std::size_t>(i * shape.columns + c)];
@@ -33,12 +40,13 @@ std::vector<int> loaded(const Shape& shape, int order, const std::vector<std::ve
 /// What wgmma reads at row `k`, column `column` of step `step`: the canonical MN-major layout (PTX ISA,
 /// "Strides"). A line of columns, 8 of them repeat after the stride, the next columns lie after the leading
 /// dimension, and the pieces are exchanged as above.
-int operand_b(const Shape& shape, const std::vector<int>& memory, int step, int k, int column) {
-  const std::uint64_t fields = box_descriptor(0, shape.line());
+int operand_b(const Launch& launch, const std::vector<int>& memory, int step, int k, int column) {
+  const Shape& shape = launch.shape;
+  const std::uint64_t fields = box_descriptor(0, shape.line(), copied_steps(launch));
   const int leading = static_cast<int>(fields >> 16 & 0x3FFF) * 16,
             stride = static_cast<int>(fields >> 32 & 0x3FFF) * 16, line = 128 >> ((fields >> 62) - 1);
-  int byte = step * shape.box_bytes() + column * 2 / line * leading + k / 8 * stride + k % 8 * line +
-             column * 2 % line;
+  int byte = step_byte(shape.tile_columns(), shape.line(), copied_steps(launch), step) +
+             column * 2 / line * leading + k / 8 * stride + k % 8 * line + column * 2 % line;
   byte ^= (byte >> 7 & (line / 16 - 1)) << 4;
   return memory[static_cast<std::size_t>(byte / 2)];
 }
@@ -94,7 +102,7 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
   const int order = choice.order, steps = shape.k_steps();
   const std::vector<std::uint32_t> signs = sign_table(shape, order, choice.slow),
                                    second = second_table(choice.launch, choice.second);
-  const std::vector<int> memory = loaded(shape, order, rows);
+  const std::vector<int> memory = loaded(choice.launch, order, rows);
   const int group = shape.second == 1 ? 8 : shape.second;  // columns of the last product
   std::vector<int> last(static_cast<std::size_t>(group * group));
   for (int k = 0; k < group; ++k)
@@ -132,7 +140,7 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
               d[static_cast<std::size_t>(i)] +=
                   static_cast<long>(
                       a[static_cast<std::size_t>((step * 16 + ptx::wgmma_d_row(lane, i)) * 16 + k)]) *
-                  operand_b(shape, memory, step, k, ptx::wgmma_d_column(lane, i));
+                  operand_b(choice.launch, memory, step, k, ptx::wgmma_d_column(lane, i));
         // Stage 2: butterflies between registers.
         std::vector<long> own(static_cast<std::size_t>(accumulators), 0);
         for (int i = 0; i < accumulators; ++i)  // between shares
@@ -229,7 +237,8 @@ TEST(Kronecker, EveryMapTogetherGivesTheTransform) {
 }
 
 TEST(Kronecker, TheMapsOfFewRowsGiveTheTransform) {
-  for (const char* text : {"20x256", "28tx256", "172x64", "116x128", "20x1024", "28x1024", "428x32"}) {
+  for (const char* text : {"20x256", "28tx256", "172x64", "116x128", "20x1024", "28x1024", "428x32", "180x16",
+                           "36x1024", "52x1024", "76x2x36x2", "116tx4x28x2"}) {
     const Operator op = parse_operator(text);
     const std::optional<Choice> choice = few_rows_choice_for(op, 1, 132);
     ASSERT_TRUE(choice.has_value()) << text;
@@ -240,18 +249,41 @@ TEST(Kronecker, TheMapsOfFewRowsGiveTheTransform) {
 
 TEST(Kronecker, FewRowsAreThoseWhoseClustersFit) {
   const Operator op = parse_operator("28x512");
-  EXPECT_EQ(few_rows_choice_for(op, 33, 132)->cluster(), 4);
-  EXPECT_FALSE(few_rows_choice_for(op, 34, 132).has_value());
+  EXPECT_EQ(few_rows_choice_for(op, 64, 132)->cluster(), 4) << "eight in each GPC, two on a multiprocessor";
+  EXPECT_FALSE(few_rows_choice_for(op, 65, 132).has_value());
   EXPECT_FALSE(few_rows_choice_for(parse_operator("28x128"), 1, 132).has_value()) << "one warpgroup's work";
-  EXPECT_FALSE(few_rows_choice_for(parse_operator("76x2x36x2"), 1, 132).has_value());
-  EXPECT_FALSE(few_rows_choice_for(parse_operator("36x1024"), 1, 132).has_value()) << "too long";
+  const Operator two = parse_operator("132x4x28x2");
+  EXPECT_EQ(few_rows_choice_for(two, 24, 132)->cluster(), 5);
+  EXPECT_EQ(few_rows_choice_for(two, 25, 132)->cluster(), 3) << "the next launch";
+  EXPECT_FALSE(few_rows_choice_for(two, 41, 132).has_value());
   for (const Launch& launch : kFewRows) {
     EXPECT_LE(launch.shape.warpgroups(), 8) << "the largest cluster of every device";
     EXPECT_LE(launch.shared_bytes(), h200_description().shared_bytes_per_block);
-    EXPECT_EQ(launch.shape.columns, launch.shape.line()) << "a piece is one box";
     EXPECT_LE(16 * launch.piece_steps(), 256) << "a box of a tensor map";
     EXPECT_GE(launch.pieces() * launch.piece_steps(), launch.shape.k_steps());
+    EXPECT_GE(launch.slot_bytes(), launch.warps() * launch.shape.box_bytes()) << "results lie there";
   }
+}
+
+TEST(Kronecker, FewRowsHaveKernelsOfCodesWhereManyHave) {
+  for (const char* text : {"28x256", "172x64", "12x1024", "28x512", "20x1024", "172x128", "28x1024"}) {
+    const Operator op = parse_operator(text);
+    ASSERT_TRUE(choice_for(op)->launch.writes_codes()) << text;
+    for (std::int64_t rows = 1; rows <= 256; ++rows) {
+      const std::optional<Choice> few = few_rows_choice_for(op, rows, 132);
+      EXPECT_TRUE(!few || few->launch.writes_codes()) << text << ", " << rows << " rows";
+    }
+  }
+}
+
+TEST(Kronecker, RowsHaveTheSameBitsWhereFewAreCutAlike) {
+  const auto promised = [](const char* text) {
+    return numerics_of(parse_problem(text)).promises.batch_invariant;
+  };
+  EXPECT_TRUE(promised("f16/180x16/r1")) << "few rows are of the same order";
+  EXPECT_TRUE(promised("f16/28x128/r1")) << "few rows are like many";
+  EXPECT_FALSE(promised("f16/28x512/r1"));
+  EXPECT_FALSE(promised("f16/52x1024/r1"));
 }
 
 TEST(Kronecker, ARingHoldsTheBoxesThatAreReadFromIt) {

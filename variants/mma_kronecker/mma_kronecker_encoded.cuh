@@ -112,7 +112,10 @@ __global__ void __launch_bounds__(32 * most_warps(shape_of(16, columns).tile_col
   ptx::griddepcontrol_wait();
   input.ask(static_cast<int>(blockIdx.x), 0);
   ptx::griddepcontrol_launch_dependents();
-  if constexpr (second > 1) load_second<second>(work, table, warps);
+  if constexpr (second > 1) {
+    rows::load_table<rows::second_words(second)>(work.second, table, static_cast<int>(threadIdx.x),
+                                                 32 * warps);
+  }
   int slot = 0;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < work.tiles; tile += stride) {

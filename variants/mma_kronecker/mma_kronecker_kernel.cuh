@@ -319,16 +319,6 @@ __device__ void exact_stage(float (&d)[blocks][tiles][4], const Work& work, int 
   }
 }
 
-/// The words of the second matrix, to shared address `table`.
-template <int second>
-__device__ void load_second(const Work& work, std::uint32_t table, int warps) {
-#pragma unroll 1
-  for (int i = 4 * static_cast<int>(threadIdx.x); i < rows::second_words(second); i += 128 * warps) {
-    const uint4 words = __ldg(reinterpret_cast<const uint4*>(work.second + i));
-    ptx::st_shared_v4(table + 4 * i, {words.x, words.y, words.z, words.w});
-  }
-}
-
 /// A block takes one tile after the other. With two slots the next one is on its way from the start; with one
 /// it is asked for when all warps have read this one, under stage 2.
 ///
@@ -355,7 +345,10 @@ __global__ void __launch_bounds__(bounded_threads(tile_rows* columns* blocks, de
   ptx::griddepcontrol_wait();
   input.ask(static_cast<int>(blockIdx.x), 0);
   ptx::griddepcontrol_launch_dependents();
-  if constexpr (second > 1) load_second<second>(work, table, warps);
+  if constexpr (second > 1) {
+    rows::load_table<rows::second_words(second)>(work.second, table, static_cast<int>(threadIdx.x),
+                                                 32 * warps);
+  }
   int slot = 0;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < work.tiles; tile += stride) {

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(128, launch.blocks_per_sm) one_shot(RowBatch b
   float d[kColumns / 2];
   exact_stage<dtype, launch>(d, hadamard, pipeline.row(),
                              [&](int s) { pipeline.template wait_for_step<kSteps>(s); });
-  if constexpr (kCluster) ptx::barrier_cluster_arrive();  // this block has read all of the row
+  if constexpr (kCluster) ptx::barrier_cluster_arrive_relaxed();  // this block has read all of the row
   ptx::wgmma_wait_group<0>();
   ptx::pin_accumulators(d);
   // In place, nobody may store before all blocks of the cluster have read.

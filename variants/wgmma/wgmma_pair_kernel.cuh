@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(launch.threads(), 1) pair(RowBatch batch) {
   const int stride = static_cast<int>(gridDim.x) / 2, first = static_cast<int>(blockIdx.x) / 2;
 
   if (threadIdx.x == 0) pipeline.init(kWarps);
-  ptx::barrier_cluster_arrive();
+  ptx::barrier_cluster_arrive_relaxed();  // what init() wrote is fenced there
   ptx::barrier_cluster_wait();
   if (lane == 0) {
     ptx::griddepcontrol_wait();

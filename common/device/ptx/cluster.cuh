@@ -25,6 +25,12 @@ __device__ inline void barrier_cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
+/// barrier.cluster.arrive.relaxed.aligned: the same for blocks of which nothing is read behind the barrier.
+/// To release takes a fence of the whole device, hundreds of cycles.
+__device__ inline void barrier_cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 /// barrier.cluster.wait.acquire.aligned: until every thread of the cluster has arrived.
 __device__ inline void barrier_cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -57,9 +63,13 @@ __device__ inline float4 ld_shared_cluster_v4(std::uint32_t address) {
   return four;
 }
 
-/// st.shared::cluster.b32: a word into the block that `address` belongs to, see mapa.
-__device__ inline void st_shared_cluster(std::uint32_t address, std::uint32_t word) {
-  asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+/// st.async (PTX ISA, "Data Movement and Conversion Instructions: st.async"): a word into the block that
+/// `address` belongs to, see mapa, and 4 bytes on a barrier of that block.
+__device__ inline void st_async_shared_cluster(std::uint32_t address, std::uint32_t word,
+                                               std::uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(address),
+               "r"(word), "r"(barrier)
+               : "memory");
 }
 
 /// st.shared::cluster.v2.b32: 8 bytes into the block that `address` belongs to, see mapa; 8-byte aligned.

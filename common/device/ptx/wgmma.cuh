@@ -57,6 +57,7 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 #define FWHT_NAMES_36 FWHT_NAMES_32 ",%32,%33,%34,%35"
 #define FWHT_NAMES_48 FWHT_NAMES_32 "," \
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define FWHT_NAMES_56 FWHT_NAMES_48 "," "%48,%49,%50,%51,%52,%53,%54,%55"
 #define FWHT_NAMES_64 FWHT_NAMES_32 "," \
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
@@ -74,10 +75,15 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 #define FWHT_SUMS_64(i) FWHT_SUMS_32(i), FWHT_SUMS_32((i) + 32)
 
 // form(N, type, names of the accumulators, names of six more operands, the accumulators)
+#define FWHT_N16(form, type) \
+  form(16, type, FWHT_NAMES_8, "%8", "%9", "%10", "%11", "%12", "%13", FWHT_SUMS_4(0), FWHT_SUMS_4(4))
 #define FWHT_N32(form, type) \
   form(32, type, FWHT_NAMES_16, "%16", "%17", "%18", "%19", "%20", "%21", FWHT_SUMS_16(0))
 #define FWHT_N64(form, type) \
   form(64, type, FWHT_NAMES_32, "%32", "%33", "%34", "%35", "%36", "%37", FWHT_SUMS_32(0))
+#define FWHT_N112(form, type) \
+  form(112, type, FWHT_NAMES_56, "%56", "%57", "%58", "%59", "%60", "%61", FWHT_SUMS_32(0), FWHT_SUMS_16(32), \
+       FWHT_SUMS_4(48), FWHT_SUMS_4(52))
 #define FWHT_N128(form, type) \
   form(128, type, FWHT_NAMES_64, "%64", "%65", "%66", "%67", "%68", "%69", FWHT_SUMS_64(0))
 #define FWHT_N144(form, type)                                                                      \
@@ -108,18 +114,22 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
 
 #define FWHT_WGMMA(form)                                                                        \
-  static_assert(columns == 32 || columns == 64 || columns == 128 || columns == 144 || columns == 224 || \
-                    columns == 256, \
+  static_assert(columns == 16 || columns == 32 || columns == 64 || columns == 112 || columns == 128 || \
+                    columns == 144 || columns == 224 || columns == 256, \
                 "no other widths are used"); \
   constexpr bool kF16 = dtype == Dtype::f16;                                                    \
+  if constexpr (kF16 && columns == 16) FWHT_N16(form, "f16"); \
   if constexpr (kF16 && columns == 32) FWHT_N32(form, "f16"); \
   if constexpr (kF16 && columns == 64) FWHT_N64(form, "f16"); \
+  if constexpr (kF16 && columns == 112) FWHT_N112(form, "f16"); \
   if constexpr (kF16 && columns == 128) FWHT_N128(form, "f16"); \
   if constexpr (kF16 && columns == 144) FWHT_N144(form, "f16"); \
   if constexpr (kF16 && columns == 224) FWHT_N224(form, "f16"); \
   if constexpr (kF16 && columns == 256) FWHT_N256(form, "f16"); \
+  if constexpr (!kF16 && columns == 16) FWHT_N16(form, "bf16"); \
   if constexpr (!kF16 && columns == 32) FWHT_N32(form, "bf16"); \
   if constexpr (!kF16 && columns == 64) FWHT_N64(form, "bf16"); \
+  if constexpr (!kF16 && columns == 112) FWHT_N112(form, "bf16"); \
   if constexpr (!kF16 && columns == 128) FWHT_N128(form, "bf16"); \
   if constexpr (!kF16 && columns == 144) FWHT_N144(form, "bf16"); \
   if constexpr (!kF16 && columns == 224) FWHT_N224(form, "bf16"); \
@@ -145,10 +155,6 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 // clang-format off
 #define FWHT_N8(form, type) \
   form(8, type, "%0,%1,%2,%3", "%4", "%5", "%6", "%7", "%8", "%9", FWHT_SUMS_4(0))
-#define FWHT_N16(form, type) \
-  form(16, type, FWHT_NAMES_8, "%8", "%9", "%10", "%11", "%12", "%13", FWHT_SUMS_4(0), FWHT_SUMS_4(4))
-#define FWHT_N32(form, type) \
-  form(32, type, FWHT_NAMES_16, "%16", "%17", "%18", "%19", "%20", "%21", FWHT_SUMS_16(0))
 #define FWHT_N56(form, type) \
   form(56, type, FWHT_NAMES_28, "%28", "%29", "%30", "%31", "%32", "%33", FWHT_SUMS_16(0), FWHT_SUMS_4(16), \
        FWHT_SUMS_4(20), FWHT_SUMS_4(24))
