@@ -58,8 +58,8 @@ std::span<const TuningTable> shipped_tables();
 /// then to the tensor cores of every device, then additions alone, of which `butterflies` is the faster. fp32
 /// rows beyond 32768: `passes`, and 16-bit rows beyond 65536, or of 65536 where no other serves. Operators of
 /// several factors, or with signs: tensor cores, rows in registers or in shared memory first by their length
-/// and number; then fp32 arithmetic. Encoded results: one kernel where there is one, else two launches. Where
-/// Hopper's kernels run, two launches with one of them come before one of mma_kronecker.
+/// and number; then fp32 arithmetic. Encoded results: one kernel where there is one, else two launches. Of
+/// mma_kronecker only where that was measured to be sooner.
 std::vector<std::string_view> preferred_variants(const Problem& problem, const DeviceInfo& device);
 
 }  // namespace fwht::automatic
