@@ -343,8 +343,8 @@ def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> N
 def test_runs_all_but_the_report_without_python_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], packages: bool
 ) -> None:
-    """As offline. Building and timing are replaced here; that an environment without packages is one is not. With them the H200's report is
-    named among the lines of the build, and once more at the end."""
+    """As offline. Building and timing are replaced here; that an environment without packages is one is not. With them the committed report
+    is named among the lines of the build, and once more at the end."""
     (tmp_path / "tests.csv").write_text("")
     done: list[str] = []
 
@@ -378,8 +378,8 @@ def test_runs_all_but_the_report_without_python_packages(
         monkeypatch.setattr(commands.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, f"{command[-1]}\n", ""))
         monkeypatch.setattr(commands, "finish", does("report", 0))
         assert commands.command_run([]) == 0 and done[-1] == "report"
-        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("testbed: the report of an H200: ")]
-        assert len(said) == 2 and said[0] == said[1] and said[0].endswith("h200/report.html")
+        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("testbed: the report of an H100 and an H200: ")]
+        assert len(said) == 2 and said[0] == said[1] and said[0].endswith("committed/report.html")
         return
     assert commands.command_run([]) == 1
     assert done == ["configure", "build", "fwht_sweep", "fwht_sweep", "tests", "sweep", "fwht_accuracy"]

@@ -206,7 +206,7 @@ def command_run(arguments: list[str]) -> int:
 
     Builds what this machine can run (without a GPU the host variants alone), checks every variant on small problems, runs the
     sweep (which checks every result before timing it) and the accuracy summary, prints a table and writes a self-contained
-    HTML report; without a GPU an H200's measurements stand beside this machine's. The last line is the path of the report.
+    HTML report; without a GPU those of an H100 and an H200 stand beside this machine's. The last line is the path of the report.
 
       --grid NAME     problem sizes of the sweep (default quick: about a minute)
       --output DIR    the results folder to make (default results/<time>_<commit>_<device>)
@@ -221,11 +221,11 @@ def command_run(arguments: list[str]) -> int:
         say(f"builds all variants (20 minutes on two cores, 4 on sixteen), checks them, times the {grid} grid, writes a report; 1 GB of disk.")
     else:
         say(f"no CUDA device: builds what runs on the host (5 minutes on two cores, less with more), checks it, times the {grid} grid, "
-            "and writes a report beside an H200's; 0.6 GB of disk.")  # fmt: skip
+            "and writes a report beside those of an H100 and an H200; 0.6 GB of disk.")  # fmt: skip
     environment("tools")
     say_origin()
     python = python_or_none()
-    # While the build runs: what an H200 measured, for whoever has none.
+    # While the build runs: what an H100 and an H200 measured, for whoever has neither.
     others: list[str] = []
     report = threading.Thread(target=report_of_others, args=(python, others), daemon=True)
     if not gpu and python:
@@ -266,10 +266,10 @@ def python_or_none() -> str | None:
 
 
 def report_of_others(python: str, said: list[str]) -> None:
-    command = [python, "-m", "analysis", "report", "--output", str(BUILD / "reports" / "h200" / "report.html")]
+    command = [python, "-m", "analysis", "report", "--output", str(BUILD / "reports" / "committed" / "report.html")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 0:
-        said.append(f"the report of an H200: {done.stdout.splitlines()[-1]}")
+        said.append(f"the report of an H100 and an H200: {done.stdout.splitlines()[-1]}")
         say(said[0])
 
 
