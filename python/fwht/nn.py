@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from . import _c, hadamard_transform, linear, operators
-from ._torch.eager import linear_by, quantize_rows
+from ._torch.eager import linear_by, quantize_rows, require_memory
 from .quantize import quantize
 
 __all__ = ["Fp8Linear", "GptqLinear", "HadamardTransform", "rotate_linear"]
@@ -35,6 +35,7 @@ def _bias_of(bias: Any, n: int, dtype: torch.dtype, device: torch.device) -> tor
         raise TypeError(f"fwht: bias is a {_kind_of(bias)}; it must be a PyTorch tensor of floating point, or None")
     if tuple(bias.shape) != (n,):
         raise ValueError(f"fwht: bias has shape {tuple(bias.shape)}; it must be ({n},)")
+    require_memory(bias)
     return bias.detach().to(device, dtype)
 
 
@@ -72,6 +73,7 @@ class Fp8Linear(_KeepsTypes):
             raise ValueError(f"fwht: a weight of shape {tuple(weight.shape)} must be (n, k), both multiples of 16")
         if not rotate and (operator is not None or signs is not None):
             raise ValueError("fwht: rotate=False, but an operator or signs are given")
+        require_memory(weight, signs)
         self.operator, self.rotate, self._warned = operator, rotate, False
         host = signs.cpu() if isinstance(signs, torch.Tensor) else signs
         rotated = weight.detach().float().cpu().contiguous()
@@ -83,7 +85,9 @@ class Fp8Linear(_KeepsTypes):
         codes, scales = quantize(rotated, "e4m3:row")
         self.register_buffer("codes", codes.to(weight.device))
         self.register_buffer("scales", scales.view(1, -1).to(weight.device))
-        self.register_buffer("signs", signs.on(weight) if isinstance(signs, operators.Signs) else signs)
+        if isinstance(signs, operators.Signs):
+            signs = signs.on(weight)
+        self.register_buffer("signs", signs.to(weight.device) if isinstance(signs, torch.Tensor) else signs)
         self.register_buffer("bias", bias)
 
     @property
@@ -263,6 +267,7 @@ def rotate_linear(
     for name in ("weight", "bias")[: 1 + (side == "out")]:
         if name not in linear._parameters:  # what is written to it would be lost
             raise TypeError(f"fwht: the {name} of linear is computed from other parameters; remove the parametrization or the pruning first")
+    require_memory(linear.weight, linear.bias)
     weight = linear.weight if side == "in" else linear.weight.t()
     rotated = operators.transform(weight.contiguous(), operator, signs=signs)
     if side == "out" and linear.bias is not None:

@@ -55,6 +55,8 @@ def _view(x: Any, name: str = "x") -> array.View:
 def _described(x: Any, name: str = "x") -> array.View:
     """Shape, dtype and device, which a tensor has where it has no address: inside torch.func and torch.compile."""
     face = _tensors.face_of(x)
+    if face:
+        face.require_memory(x)
     view: array.View = face.described(x) if face else _view(x, name)
     return view
 

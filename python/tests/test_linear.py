@@ -921,3 +921,11 @@ class TestCuda:
         given, _ = layer()
         with pytest.raises(TypeError, match="weights on a CUDA device are PyTorch tensors"):
             linear.pack(*given, device="cuda")
+
+
+@needs_cuda
+def test_signs_go_where_the_weight_is():
+    signs = torch.tensor(list(fwht.operators.random_signs(64, 1).packed), dtype=torch.uint8)
+    layer = fwht.nn.Fp8Linear(torch.randn(32, 64, device="cuda"), signs=signs)
+    assert layer.signs.device == layer.codes.device
+    assert layer(torch.randn(4, 64, device="cuda", dtype=torch.bfloat16)).shape == (4, 32)

@@ -137,6 +137,11 @@ _IN_PLACE, _INTO = "in place", "into"
 forget = prepared.clear  # gives kept plans back
 
 
+def plain_scale(scale: Any) -> float | None:
+    """For a key, in which 1 + 0j, which is refused, would be 1.0. `new` and `replace` make no call of it."""
+    return scale if scale is None or type(scale) is float else _c.checked_scale(scale)
+
+
 def find(key: tuple) -> Any:
     try:
         return _get(key)
@@ -151,6 +156,8 @@ def new(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
         into(x, out, scale, variant)
         return out
     device = x.get_device()
+    if scale is not None and type(scale) is not float:
+        scale = _c.checked_scale(scale)
     key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant)
     try:
         entry = _get(key)
@@ -198,7 +205,7 @@ def _first(key: tuple, problem: _c.Problem, variant: str | None, source: int, ta
 
 def into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
     """Into `out`, whose rows must have a constant stride; it may be x itself. x has any strides."""
-    device = x.get_device()
+    device, scale = x.get_device(), plain_scale(scale)
     key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant, _INTO, x.stride(), out.stride())
     entry = find(key)
     source, target = x.data_ptr(), out.data_ptr()
@@ -243,6 +250,8 @@ def _prepare_into(key: tuple, x: Tensor, out: Tensor, scale: Any, variant: str |
 def replace(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
     """In place; does not raise the version counter."""
     device = x.get_device()
+    if scale is not None and type(scale) is not float:
+        scale = _c.checked_scale(scale)
     key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant, _IN_PLACE, x.stride())
     try:
         entry = _get(key)
@@ -301,15 +310,16 @@ def _like(codes: Tensor, scales: Tensor) -> tuple | None:
 def enqueue(
     entry: tuple, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, scales_bytes: int = 0, tensor_scale: Any = None
 ) -> None:
-    source, device = x.data_ptr(), x.get_device()
-    if not source:
-        require_memory(x)  # else no rows
+    source, target, device = x.data_ptr(), out.data_ptr(), x.get_device()
+    if not source or not target:
+        require_memory(x)
+        require_memory(out)  # else no rows
         if scales is not None:
             scales.zero_()  # a whole tensor has one for nothing, too
         return
     stream = raw_stream(device) if device >= 0 else None
     if signs is None and dense is None and scales is None:
-        if status := entry[0](source, out.data_ptr(), stream):
+        if status := entry[0](source, target, stream):
             _c.fail(status, device)
         return
     number, at = 0.0, 0
@@ -319,7 +329,7 @@ def enqueue(
         else:
             number = tensor_scale
     operands = _pack_operands(
-        _OPERANDS_SIZE, source, out.data_ptr(), 0 if signs is None else signs.data_ptr(), 0 if dense is None else dense.data_ptr(),
+        _OPERANDS_SIZE, source, target, 0 if signs is None else signs.data_ptr(), 0 if dense is None else dense.data_ptr(),
         0 if scales is None else scales.data_ptr(), scales_bytes, number, 0, 0.0, 0, 0, 0, at, 0, 0,
     )  # fmt: skip
     if status := _c_transform_operands(entry[2], entry[1], operands, device, stream):
@@ -338,5 +348,5 @@ def _is_operand(given: Any, count: int, dtype: torch.dtype, device: int) -> bool
         return given is None and count == 0
     return (
         type(given) in PLAIN and given.numel() == count and given.dtype is dtype and given.is_contiguous()
-        and given.get_device() == device and not given.requires_grad
+        and given.get_device() == device and not given.requires_grad and given.data_ptr() != 0
     )  # fmt: skip

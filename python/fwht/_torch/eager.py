@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -32,7 +33,7 @@ _keys_below_autograd = torch._C._after_autograd_keyset
 _one_level_allowed = torch._functorch.utils.enable_single_level_autograd_function
 
 
-def _is_plain(x: Tensor) -> bool:
+def _is_plain(x: Tensor, _modes: Callable[[], int] = _function_modes) -> bool:
     """Nothing but the library needs to see this call."""
     return (
         type(x) in PLAIN
@@ -42,7 +43,7 @@ def _is_plain(x: Tensor) -> bool:
         and not x.is_neg()
         and not _functorch_active()
         and not _dispatch_modes()
-        and not _function_modes()
+        and not _modes()
         and not _is_tracing()
         and not _is_of_batched_gradients(x)  # whose type is torch.Tensor, outside of functorch
     )
@@ -54,6 +55,15 @@ def _is_like(x: Tensor, out: Any) -> bool:
         type(out) in PLAIN and out.shape == x.shape and out.dtype is x.dtype and out.get_device() == x.get_device()
         and out.is_contiguous() and not out.is_neg() and not (out.requires_grad and _is_grad_enabled())
     )  # fmt: skip
+
+
+def require_memory(*tensors: Any) -> None:
+    """Of those that are no stand-ins. PyTorch's own functions end the process where a storage was freed. Below a default
+    device, which is a mode of functions, tensors are what they were."""
+    if not _is_compiling():
+        for x in tensors:
+            if isinstance(x, Tensor) and _is_plain(x, lambda: 0):
+                calls.require_memory(x)
 
 
 def memory_of(x: Tensor) -> tuple[int, int]:
@@ -299,6 +309,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
         return x
     if not _is_plain(x) or _forward_ad._current_level >= 0:
         _check(x, scale, variant)
+        require_memory(x)
         if grad or x.is_neg() or _functorch_active() or _forward_ad._current_level >= 0:
             return x.copy_(functional(x, scale, variant))
         _op_(x, scale, variant)
@@ -319,6 +330,7 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
     if out is x:
         return transform(x, scale, None, True, variant)
     if _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
+        require_memory(x, out)
         return out.copy_(functional(x, scale, variant))
     calls.into(x, out, scale, variant)
     mark_written(out)
@@ -332,9 +344,7 @@ def _check_memory(x: Tensor, target: Any) -> None:
     """What axes, views and copies would meet with other sentences, or worse."""
     if calls.is_foreign(x):
         problem_of(x, None, None, False)  # refused
-    for each in (x, target):
-        if isinstance(each, Tensor) and _is_plain(each):
-            calls.require_memory(each)
+    require_memory(x, target)
     if isinstance(target, Tensor) and not calls.is_foreign(target):
         array.require_apart(target.shape, target.stride(), "x" if target is x else "out")
 
@@ -377,7 +387,7 @@ def _run_operator(
     x: Tensor, out: Any, signs: Any, dense: Any, scale: Any, variant: str | None, transpose: bool, operator: str | None
 ) -> Tensor:
     """Of a plain tensor into a new one, or into `out`: x, or a tensor like it."""
-    key, in_place = None, out is not None and out.data_ptr() == x.data_ptr()
+    key, in_place, scale = None, out is not None and out.data_ptr() == x.data_ptr(), calls.plain_scale(scale)
     if x.is_contiguous():
         key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, in_place)
         entry = calls.known(key, x, signs, dense)
@@ -417,6 +427,7 @@ def transform_by_operator(
     if grad and out is not x:
         _refuse_out_with_grad("operators.transform")
     if grad or not eager or not _is_plain(out):
+        require_memory(x, out)
         return out.copy_(_op(x, scale, variant, transpose, operator, signs, dense))
     ops.transform_into(x, out, scale, variant, transpose, operator, signs, dense)
     mark_written(out)
@@ -438,6 +449,7 @@ def quantize_rows(
     grad = x.requires_grad and _is_grad_enabled()
     plain = prologue[0] is None
     if plain and not grad and not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0 and x.is_contiguous():
+        scale = calls.plain_scale(scale)
         key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, tensor_scale is None, encoding)
         entry = calls.known(key, x, signs, dense)
         if entry is not None and calls.is_scale_of_tensor(tensor_scale, x):
@@ -450,7 +462,7 @@ def quantize_rows(
             calls.enqueue(entry, x, codes, signs, dense, scales, scales_bytes, tensor_scale)
             return codes, scales
     _, weight, _, cos_sin, positions = prologue
-    _refuse_grad(x, weight, cos_sin, tensor_scale)
+    _refuse_grad(x, weight, cos_sin)
     _check_operands(signs, dense, weight, cos_sin, positions)
     if not _is_compiling():  # else the operator's fake function does
         if calls.is_foreign(x):
@@ -473,7 +485,7 @@ def quantize_to(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`quantize_rows` into codes and scales that are there. What the dispatcher must see is copied into them."""
     _, weight, _, cos_sin, positions = prologue
-    _refuse_grad(x, weight, cos_sin, tensor_scale)
+    _refuse_grad(x, weight, cos_sin)
     _check_operands(signs, dense, weight, cos_sin, positions)
     if calls.is_foreign(x):
         problem_of(x, scale, variant, False)  # refused
@@ -496,8 +508,6 @@ def quantize_into(
     cache: Tensor, slots: Tensor, x: Tensor, encoding: str, operator: str | None, signs: Any, dense: Any, scale: Any,
     transpose: bool, variant: str | None, prologue: tuple,
 ) -> None:  # fmt: skip
-    if not isinstance(cache, Tensor) or not isinstance(slots, Tensor):
-        raise TypeError(f"fwht: cache is a {type(cache).__name__} and slots a {type(slots).__name__}; with x they must be tensors")
     _, weight, _, cos_sin, positions = prologue
     _refuse_grad(x, weight, cos_sin)
     _check_operands(signs, dense, weight, cos_sin, positions)

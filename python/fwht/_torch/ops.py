@@ -151,6 +151,7 @@ def arranged(
     if x.is_cuda:
         _c.needs_cuda_build()
     asked = _arranged_problem(x, scale, axis, orderings, False, variant)
+    require_memory(x)
     if _arrange.supported(asked, name, x.get_device()):
         source, out = x.contiguous(), torch.empty(x.shape, dtype=x.dtype, device=x.device)
         _arrange.execute(asked, name, view_of(source), view_of(out))
@@ -235,6 +236,7 @@ def write_codes(
     tensor_scale: Any, transpose: bool, variant: str | None, prologue: tuple,
 ) -> None:  # fmt: skip
     if _c.row_stride(x.shape, x.stride()) is None:
+        require_memory(x)
         x = x.contiguous()
     if x.numel() == 0:
         scales.zero_()  # a whole tensor has one for nothing, too
@@ -269,6 +271,7 @@ def _quantize_into(
     layout = quantize.checked(tuple(x.shape), encoding, None)
     if _c.row_stride(x.shape, x.stride()) is None:
         quantize.require_apart(x, cache)
+        require_memory(x)
         x = x.contiguous()
     quantize.run(
         view_of(x), view_of(cache), None, 0, layout.text, operator or "", signs, dense, scale, None, transpose, variant,
@@ -304,6 +307,7 @@ def multiply(
         return y
     device = x.get_device()
     require_memory(x)
+    require_memory(weights)
     if weights.device != x.device:
         raise ValueError(f"fwht: x is on {x.device}, the weights are on {weights.device}")
     x, weights = x.contiguous(), weights.contiguous()
@@ -327,7 +331,7 @@ def multiplied(x: Tensor, weights: Tensor, asked: tuple) -> Tensor | None:
     entry = linear.known((x.shape, x.dtype, device if device >= 0 else place_of(x), asked))
     if entry is None or source % 16 or not source or not x.is_contiguous():
         return None
-    if weights.get_device() != device or not weights.is_contiguous():
+    if weights.get_device() != device or not weights.is_contiguous() or not weights.data_ptr():
         return None
     return _run_layer(entry, x, weights)
 

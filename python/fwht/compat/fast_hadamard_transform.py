@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from .. import hadamard_transform as _transform
 from .. import operators
 from .._torch.calls import kept_beside
+from .._torch.eager import require_memory
 
 __all__ = [
     "hadamard_transform",
@@ -44,6 +45,7 @@ def _check_rows(x: torch.Tensor) -> None:
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"fwht: x has shape {tuple(x.shape)}; its last dimension must have at least one element")
+    require_memory(x)
 
 
 def _number(scale: Any) -> Any:
@@ -168,6 +170,7 @@ def hadamard_transform_40N(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
 
 def hadamard_transform_ref(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
     """`hadamard_transform` by a product with the matrix, in x's dtype: slow, for tests."""
+    _check_rows(x)
     n = x.shape[-1]
     padded = _padded(x, _power_of_two(n, 2))
     matrix: Any = torch.ones(1, 1, dtype=x.dtype, device=x.device)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import quantize, supports
+from .._torch.eager import require_memory
 
 __all__ = ["linear", "quantized"]
 
@@ -49,6 +50,7 @@ def quantized(x: Tensor, group: int = 256) -> tuple[Tensor, Tensor]:
     Raises ValueError: no such group, one that does not divide K; NotImplementedError: no variant takes rows of K on this device.
     """
     _check("x", x, group)
+    require_memory(x)
     encoding = encoding_for(group, x.shape[-1], x.dtype, x.device)
     codes, scales = quantize.hadamard_quantize(x.reshape(-1, group), encoding, operator=f"{group}r")
     return codes.reshape(x.shape), scales.reshape(*x.shape[:-1], 1)
@@ -68,6 +70,7 @@ def linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor | None 
 
     Raises: as `quantized`.
     """
+    require_memory(weight, weight_scale, bias)
     codes, scales = quantized(x, group)
     rows = codes.reshape(-1, codes.shape[-1])
     y = products(rows, weight).float() * (scales.reshape(-1, 1) * weight_scale.float().reshape(1, -1))
