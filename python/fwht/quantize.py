@@ -118,6 +118,9 @@ _known_layout._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @functools.lru_cache(1024)
 def _layout_of(text: bytes, n: int) -> Layout:
+    if (token := _token_of(text.decode())) and int(token) < 1:  # C takes 0 for none
+        raise ValueError(f"fwht: encoding {text.decode()}: t={int(token)} must be at least 1")
+
     def ask(rows: int) -> dict[str, Any]:
         return json.loads(_c.answered(_c.library.fwht_encoding_info_json(text, n, rows)))
 
@@ -127,6 +130,14 @@ def _layout_of(text: bytes, n: int) -> Layout:
         about["text"], about["element"], about["code_bits"], about["scale_type"], about["layout"], about["token"],
         two["scale_columns"], two["scale_rows"] == 1, about["needs_tensor_scale"],
     )  # fmt: skip
+
+
+def _token_of(encoding: str) -> str:
+    """The digits of "t64", "" where the text names no token. By what torch.compile traces."""
+    for word in encoding.partition("/")[0].replace(":", ",").split(","):
+        if word[:1] == "t" and word[1:].isdigit():
+            return word[1:]
+    return ""
 
 
 def hadamard_quantize(
@@ -143,7 +154,7 @@ def hadamard_quantize(
         scale: of the transform; None: 1/sqrt(n).
         operator, signs, dense, transpose: as in `fwht.operators.transform`; without them H_n, or the operator for n.
         tensor_scale: the number of the whole tensor that some recipes ask for: the scale itself of "e4m3:tensor,vllm_static", the
-            factor 448 * 6 / largest of "nvfp4". A number, or a tensor of shape () on the CPU, whose number is read. Or one float32
+            factor 448 * 6 / largest of "nvfp4". A number, or one float32 in a tensor on the CPU, whose number is read. Or one float32
             in a tensor on x's device, which the kernel reads: nothing waits for it, CUDA graphs have the number of each replay, and
             its value, which must be positive and finite, is not checked.
         variant: a name of `fwht.variants()`.
@@ -218,6 +229,7 @@ def checked_out(out: Any, layout: Layout, x: Any, shape: tuple[int, ...]) -> tup
     for name, given, size, dtype, contiguous in wanted:
         view = array.view_of(given) if face is None else None
         if face and _tensors.face_of(given):
+            face.require_memory(given)
             view = face.described(given, tuple(given.stride()), given.device == x.device)
         if view is None or (face is None and view.device != _c.HOST):
             raise TypeError(f"fwht: {name} of out are a {type(given).__module__}.{type(given).__qualname__}; x is a {type(x).__module__}.{type(x).__qualname__}")
@@ -269,8 +281,12 @@ def into_cache(
 
     Raises: as `hadamard_quantize`; ValueError for a cache or slots of another shape, dtype or device.
     """
-    packed = operators.beside(signs, x)
-    if face := _tensors.face_of(x):
+    face, packed = _tensors.face_of(x), operators.beside(signs, x)
+    if _tensors.face_of(cache) is not face or (face and not _tensors.face_of(slots)):
+        named = (("cache", cache), ("slots", slots), ("x", x))
+        kinds = ", ".join(f"{name} is a {type(given).__name__}" for name, given in named)
+        raise TypeError(f"fwht: {kinds}; they must not be mixed: all three are PyTorch tensors, or NumPy arrays")
+    if face:
         face.quantize_into(cache, slots, x, encoding, operator, packed, dense, scale, transpose, variant, asked_of(prologue))
         return
     _require_numpy(x)
@@ -317,14 +333,18 @@ def _in_rows(x: Any) -> Any:
     """The NumPy array, or a copy whose rows have a constant stride, their elements side by side."""
     import numpy
 
-    strides = tuple(s // x.itemsize for s in x.strides)
-    return numpy.ascontiguousarray(x) if min(strides, default=0) < 0 or _c.row_stride(x.shape, strides) is None else x
+    view = array.view_of(x)
+    assert view is not None
+    in_rows = min(view.strides, default=0) >= 0 and _c.row_stride(x.shape, view.strides) is not None
+    return x if in_rows else numpy.ascontiguousarray(x)
 
 
-def _pages(layout: Layout, codes: array.View, slots: Any) -> str:
+def _pages(layout: Layout, codes: array.View) -> str:
     """The word of a problem for a cache. Its shape is (pages, tokens, bytes of a row)."""
-    width = {"float32": 4, "float16": 2, "int32": 4}.get(layout.scale_dtype, 1) if layout.columns else 0
-    bytes_of_row = layout.token * layout.code_bits // 8 + layout.columns * width
+    bytes_of_row = layout.token * layout.code_bits // 8
+    if layout.columns:
+        dtype = _c.DTYPES.get(layout.scale_dtype)
+        bytes_of_row += layout.columns * (1 if dtype is None else _c.ITEMSIZE[dtype])
     shape = codes.shape
     if len(shape) != 3 or shape[2] != bytes_of_row or not codes.dtype_name.endswith("uint8") or not codes.contiguous:
         raise ValueError(
@@ -344,8 +364,11 @@ def quantize(
     """
     if _tensors.face_of(x) is None and not (hasattr(x, "shape") and hasattr(x, "reshape")):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+    if face := _tensors.face_of(x):
+        face.require_memory(x)
     shape, tensor_scale = tuple(x.shape), _number(tensor_scale, x)
     layout = checked(shape, encoding, tensor_scale)
+    _require_whole_tokens("x", shape, layout, encoding)
     text = _by_elements(layout, encoding, shape[-1])
     if out is not None:
         codes, scales = checked_out(out, layout, x, shape)
@@ -365,23 +388,36 @@ def _by_elements(layout: Layout, encoding: str, n: int) -> str:
     """The encoding of rows of n elements, said of rows of one: its tokens are named. H_1 rounds nothing, so that results in fp32
     are x itself."""
     head, slash, intermediate = encoding.removesuffix("/f32").partition("/")
-    if layout.token != n:
+    if layout.token != n or _token_of(head):
         return head + slash + intermediate
     return f"{head}{',' if ':' in head else ':'}t{n}{slash}{intermediate}"
 
 
 def _number(tensor_scale: Any, x: Any) -> Any:
-    """Of a tensor without dimensions on the CPU; one on x's device stays there. What else is no number, is refused."""
+    """Of one element on the CPU; one on x's device stays there. What else is no number, is refused."""
     if tensor_scale is None or type(tensor_scale) is float or (type(tensor_scale) is int and _is_traced()):
         return tensor_scale
-    device = getattr(tensor_scale, "device", "cpu")
-    if getattr(tensor_scale, "shape", None) == () and str(device) == "cpu":
-        return float(tensor_scale)
-    if not _in_memory(tensor_scale) or str(device) == "cpu":
+    device, shape = getattr(tensor_scale, "device", "cpu"), getattr(tensor_scale, "shape", None)
+    if face := _tensors.face_of(tensor_scale):
+        if face.is_differentiated(tensor_scale):
+            raise RuntimeError("fwht: tensor_scale requires grad, and codes have none; pass tensor_scale.detach()")
+        face.require_memory(tensor_scale)
+    if str(device) == "cpu" and shape is not None:
+        if shape != ():
+            _require_one_float(tensor_scale)
+        number = tensor_scale.item()
+        return number if _is_traced() else _c.checked_scale(number, "tensor_scale")
+    if not face:
         return _c.checked_scale(tensor_scale, "tensor_scale")
     if device != getattr(x, "device", None):
         raise ValueError(f"fwht: tensor_scale is on {device}, x is on {getattr(x, 'device', 'the host')}")
     return tensor_scale
+
+
+def _require_one_float(tensor_scale: Any) -> None:
+    shape, dtype = tuple(tensor_scale.shape), str(tensor_scale.dtype)
+    if _elements(shape) != 1 or dtype.removeprefix("torch.") != "float32":
+        raise ValueError(f"fwht: tensor_scale must be one element of float32; it has shape {shape} and dtype {dtype}")
 
 
 def _in_memory(tensor_scale: Any) -> bool:
@@ -408,11 +444,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
         if not layout.needs_tensor_scale:
             raise ValueError(f"fwht: tensor_scale{'' if in_memory else f'={tensor_scale}'} is given, but encoding {encoding} has none")
         if in_memory:
-            if _elements(tensor_scale.shape) != 1 or str(tensor_scale.dtype) != "torch.float32":
-                raise ValueError(
-                    f"fwht: tensor_scale must be one element of float32; it has shape {tuple(tensor_scale.shape)} and dtype "
-                    f"{tensor_scale.dtype}"
-                )
+            _require_one_float(tensor_scale)
         elif is_number and not float(tensor_scale) > 0:
             raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive")
     return layout
@@ -466,18 +498,18 @@ def run(
     if x.device != _c.HOST:
         _c.needs_cuda_build()
     stride = _c.row_stride(x.shape, x.strides)
-    assert stride is not None or 0 in x.shape
     word, weight, epsilon, cos_sin, positions = prologue
     words = [] if word is None else [word]
     if slots is not None:
         if codes.device != x.device:
             raise ValueError(f"fwht: cache is on device {codes.device} and x is on {x.device} (-1: the host)")
-        words.append(_pages(layout_of(encoding, x.shape[-1]), codes, slots))
+        words.append(_pages(layout_of(encoding, x.shape[-1]), codes))
     preparation = "/".join(words)
     problem = _c.make_problem(
         x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride or 0, out_stride=x.shape[-1],
         variant=name, operator=text, encoding=encoding, preparation=preparation,
     )  # fmt: skip
+    assert stride is not None or 0 in x.shape  # behind the dtype: elements without bytes have no strides
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
     signs_bytes, dense_entries = operators.operand_sizes(text)
     operands.signs = operators._operand("signs", signs, signs_bytes, "uint8", f"operator {text}", x)
@@ -526,21 +558,27 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
 
     Args:
         codes, scales: as `hadamard_quantize` and `quantize` return them for `encoding`, on one device. Scales that are row-major may
-            have other dimensions in front of the columns.
+            have other dimensions in front of several columns. Of one column they have the dimensions of codes in front
+            of it, or one for all rows, and need not have the column itself.
         tensor_scale: what the codes were made with: for "nvfp4" results are divided by it, the one scale of "vllm_static" is it.
-        dtype: of the result; None: float32.
+        dtype: of the result, torch.float16, torch.bfloat16 or torch.float32; None: float32.
 
     Returns: (..., n), for codes of shape (..., n) or, of 4 bits, (..., n/2).
 
     Raises:
         ValueError: no such encoding; codes or scales of another dtype or shape than it has, no whole tokens, scales on another
             device; tensor_scale missing, in vain or not positive.
-        TypeError: codes or scales that are no tensors.
+        TypeError: codes or scales that are no tensors, another dtype.
     """
     import torch
 
+    if dtype not in (None, torch.float16, torch.bfloat16, torch.float32):
+        raise TypeError(f"fwht: dtype={dtype!r} must be torch.float16, torch.bfloat16, torch.float32 or None")
+
     if not isinstance(codes, torch.Tensor):
         raise TypeError(f"fwht: codes are a {type(codes).__module__}.{type(codes).__qualname__}; they must be a PyTorch tensor")
+    if face := _tensors.face_of(codes):
+        face.require_memory(codes, scales)
     tensor_scale = _number(tensor_scale, codes)
     bits = 4 if codes.dtype is torch.uint8 else 8
     shape = (*codes.shape[:-1], codes.shape[-1] * 8 // bits) if codes.dim() else ()
@@ -548,7 +586,8 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
     if codes.dtype is not getattr(torch, layout.code_dtype):
         raise ValueError(f"fwht: codes are {codes.dtype}, but encoding {encoding} has codes of {layout.code_bits} bits in {layout.code_dtype}")
     elements = _elements(shape)
-    _check_scales(scales, layout, encoding, elements, codes.device)
+    _require_whole_tokens("codes", shape, layout, encoding)
+    _check_scales(scales, layout, encoding, shape, codes.device)
     result = torch.empty(shape, dtype=dtype or torch.float32, device=codes.device)
     if elements == 0:
         return result
@@ -560,20 +599,32 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
     divided = layout.element == "e2m1" and layout.needs_tensor_scale
     groups = rows * columns
     group, factors = elements // groups, factors.reshape(groups, 1)
-    codes, numbers, step = codes.reshape(groups, -1), result.view(groups, group), max(1, _SLICE // group)
-    for first in range(0, groups, step):
-        some = slice(first, first + step)
-        for at in range(0, group, _SLICE):
-            values = _decoded(codes[some, at * bits // 8 : (at + _SLICE) * bits // 8], layout.element) * factors[some]
-            numbers[some, at : at + _SLICE] = values / given if divided else values
+    shared = 2 if bits == 4 and group % 2 else 1  # groups that have bytes of their own together
+    numbers, codes = result.view(groups, group), codes.reshape(groups // shared, -1)
+    step = max(1, _SLICE // (shared * group))
+    most = _SLICE if shared == 1 else group
+    for first in range(0, groups // shared, step):
+        some = slice(shared * first, shared * (first + step))
+        for at in range(0, group, most):
+            place = slice(at * bits // 8, (at + most) * shared * bits // 8)
+            decoded = _decoded(codes[first : first + step, place], layout.element)
+            values = decoded.reshape(len(factors[some]), -1) * factors[some]
+            numbers[some, at : at + most] = values / given if divided else values
     return result
 
 
-def _check_scales(scales: Any, layout: Layout, encoding: str, elements: int, device: Any) -> None:
+def _require_whole_tokens(name: str, shape: tuple[int, ...], layout: Layout, encoding: str) -> None:
+    if not layout.whole_tensor and _elements(shape) % layout.token:
+        raise ValueError(
+            f"fwht: {name} of shape {shape} and {_elements(shape)} elements are no whole tokens of {layout.token} elements, as "
+            f"encoding {encoding} has them"
+        )
+
+
+def _check_scales(scales: Any, layout: Layout, encoding: str, shape: tuple[int, ...], device: Any) -> None:
     import torch
 
-    if not layout.whole_tensor and elements % layout.token:
-        raise ValueError(f"fwht: codes of {elements} elements are no whole tokens of {layout.token} elements, as encoding {encoding} has them")
+    elements = _elements(shape)
     if layout.columns == 0:
         if scales is not None and tuple(scales.shape) != (0,):
             raise ValueError(f"fwht: scales are given, but encoding {encoding} has none")
@@ -581,7 +632,11 @@ def _check_scales(scales: Any, layout: Layout, encoding: str, elements: int, dev
     if not isinstance(scales, torch.Tensor):
         raise TypeError(f"fwht: scales are a {type(scales).__module__}.{type(scales).__qualname__}; they must be a PyTorch tensor")
     rows, columns, side_by_side = layout.storage(elements)
-    if side_by_side:
+    leading = shape[:-1] if layout.token == shape[-1] else (rows,)
+    if side_by_side and columns == 1 and not layout.whole_tensor:
+        # Other dimensions may be those of the codes in another order, which one column does not tell.
+        fits = tuple(scales.shape) in ((rows, 1), (rows,), (*leading, 1), leading)
+    elif side_by_side:
         fits = scales.numel() == rows * columns and (columns == 1 or scales.shape[-1] == columns)
     else:
         rows = layout.rows(elements)
@@ -589,7 +644,7 @@ def _check_scales(scales: Any, layout: Layout, encoding: str, elements: int, dev
     if not fits or scales.dtype is not getattr(torch, layout.scale_dtype):
         raise ValueError(
             f"fwht: scales are {scales.dtype} of shape {tuple(scales.shape)}; for {elements} elements encoding {encoding} has "
-            f"{layout.scale_dtype} of shape {(rows, columns)}"
+            f"{layout.scale_dtype} of shape {(rows, columns)}{f' or {(*leading, columns)}' if len(leading) > 1 else ''}"
         )
     if scales.device != device:
         raise ValueError(f"fwht: scales are on {scales.device}, codes are on {device}")
@@ -611,9 +666,11 @@ def round_trip(
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
     if not rotate and (operator is not None or signs is not None or dense is not None):
         raise ValueError("fwht: operator, signs and dense are given, but rotate is False")
+    if face := _tensors.face_of(x):
+        face.require_memory(x)
     tensor_scale = _number(tensor_scale, x)
     is_made = tensor_scale is None and isinstance(encoding, str) and encoding.startswith("nvfp4")
-    layout = checked(tuple(x.shape), encoding, 1.0 if is_made else tensor_scale)
+    checked(tuple(x.shape), encoding, 1.0 if is_made else tensor_scale)
     if is_made:
         y = operators.transform(x, operator, signs=signs, dense=dense) if rotate else x
         if not x.numel():

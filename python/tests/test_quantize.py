@@ -281,7 +281,76 @@ def test_what_is_not_read_as_another_encoding():
     ):
         with pytest.raises(error, match=words):
             call()
-    assert torch.equal(read(int8.codes, int8.scales.view(2, 2, 1), "int8:row"), read(*int8, "int8:row"))
+    numbers = read(*int8, "int8:row")
+    for scales in (int8.scales.view(2, 2, 1), int8.scales.view(2, 2), int8.scales, int8.scales.view(4)):
+        assert torch.equal(read(int8.codes.view(2, 2, 64), scales, "int8:row").view(4, 64), numbers)
+    for dtype in ("float16", torch.int8, torch.complex64, torch.float64):
+        with pytest.raises(TypeError, match="dtype=.* must be torch.float16, torch.bfloat16, torch.float32 or None"):
+            read(*int8, "int8:row", dtype=dtype)
+
+
+@needs_torch
+def test_scales_of_rows_in_another_order_are_refused():
+    """One column has no order of its own by which they could be told apart."""
+    codes, scales = quantize.quantize(torch.randn(3, 2, 64), "int8:row")
+    numbers = quantize.dequantize(codes, scales, "int8:row")
+    for shape in ((2, 3, 1), (2, 3), (1, 6), (6, 1, 1)):
+        with pytest.raises(ValueError, match=r"for 384 elements encoding int8:row has float32 of shape \(6, 1\) or \(3, 2, 1\)"):
+            quantize.dequantize(codes, scales.reshape(shape), "int8:row")
+    groups = quantize.quantize(torch.randn(6, 64), "int8:32")  # of several columns other dimensions may be in front
+    assert quantize.dequantize(groups.codes, groups.scales.view(3, 2, 2), "int8:32").shape == (6, 64)
+    tensor = quantize.quantize(torch.randn(3, 2, 64), "int8:tensor")
+    for shape in ((), (1,), (1, 1), (1, 1, 1)):
+        assert quantize.dequantize(tensor.codes, tensor.scales.view(shape), "int8:tensor").shape == numbers.shape
+
+
+@needs_torch
+@pytest.mark.parametrize("encoding", ["mxfp4:t64", "e4m3:tensor,t64", "e4m3:row,t64", "int8:row,t128"])
+def test_a_token_that_is_named_is_not_named_again(encoding):
+    x = torch.randn(4, 64)
+    plain = encoding.replace(":t64", "").replace(",t64", "")
+    assert all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(quantize.quantize(x, encoding), quantize.quantize(x, plain)))
+    assert torch.equal(quantize.round_trip(x, encoding), quantize.round_trip(x, plain))
+
+
+@needs_torch
+@pytest.mark.parametrize(("encoding", "n"), [("int4:1", 64), ("int4:3", 66), ("int4:5", 10), ("int4:33", 66)])
+def test_groups_that_share_a_byte(encoding, n, monkeypatch):
+    x = torch.randn(7, n)
+    codes, scales = quantize.quantize(x, encoding)
+    low, high = (codes & 15).to(torch.int8), (codes >> 4).to(torch.int8)
+    whole = ((torch.stack([low, high], -1).reshape(7, n) ^ 8) - 8).float()
+    wanted = whole * scales.reshape(7, -1).repeat_interleave(n // scales.shape[-1], -1)
+    for most in (quantize._SLICE, 12, 1):
+        monkeypatch.setattr(quantize, "_SLICE", most)
+        assert torch.equal(quantize.dequantize(codes, scales, encoding), wanted)
+    assert torch.equal(quantize.round_trip(x, encoding), wanted)
+
+
+@needs_torch
+def test_a_scale_of_the_tensor_that_lies_on_the_host():
+    x = torch.randn(4, 64)
+    wanted = quantize.quantize(x, "nvfp4", tensor_scale=3.0)
+    for number in (torch.tensor(3.0), torch.full((1,), 3.0), torch.full((1, 1), 3.0), np.full(1, 3.0, "float32"), np.float64(3)):
+        assert torch.equal(quantize.quantize(x, "nvfp4", tensor_scale=number).codes, wanted.codes)
+        assert torch.equal(quantize.dequantize(*wanted, "nvfp4", tensor_scale=number), quantize.dequantize(*wanted, "nvfp4", tensor_scale=3.0))
+    for number in (torch.ones(2), torch.ones(1).double(), np.ones(2, "float32")):
+        with pytest.raises(ValueError, match="tensor_scale must be one element of float32; it has shape"):
+            quantize.quantize(x, "nvfp4", tensor_scale=number)
+    for number in (torch.tensor(1.0, requires_grad=True), torch.ones(1, requires_grad=True)):
+        with pytest.raises(RuntimeError, match=r"tensor_scale requires grad, .* pass tensor_scale.detach\(\)"):
+            quantize.quantize(x, "nvfp4", tensor_scale=number)
+    with pytest.raises(TypeError, match=r"epsilon must be a number .* pass epsilon.item\(\)"):
+        fwht.hadamard_quantize(x, "e4m3:row", prologue=quantize.RmsNorm(torch.ones(64), torch.ones(1)))
+
+
+@needs_torch
+def test_a_cache_of_another_library_than_the_rows():
+    encoding = "e4m3:128,ue8m0,deepseek_v32"
+    cache, slots, x = torch.zeros(1, 4, 132, dtype=torch.uint8), torch.arange(3), torch.ones(3, 128)
+    for given in ((cache, slots.numpy(), x), (cache, slots, x.numpy()), (cache.numpy(), slots, x)):
+        with pytest.raises(TypeError, match="cache is a .*, slots is a .*, x is a .*; they must not be mixed"):
+            quantize.into_cache(*given, encoding)
 
 
 @needs_torch
@@ -380,7 +449,7 @@ def test_a_scale_of_the_whole_tensor_may_be_a_tensor_on_the_host(encoding):
         assert scale.shape == () and torch.equal(call(scale).view(torch.uint8), expected.view(torch.uint8))
         assert torch.equal(call(scale.numpy()).view(torch.uint8), expected.view(torch.uint8))
     for error, message, other in (
-        (TypeError, "tensor_scale must be a number or None, not a torch.Tensor", torch.ones(1)),
+        (ValueError, r"tensor_scale must be one element of float32; it has shape \(2,\)", torch.ones(2)),
         (ValueError, "tensor_scale is on meta, x is on cpu", torch.tensor(1.0, device="meta")),
     ):
         for call in (fwht.hadamard_quantize, quantize.quantize, quantize.round_trip):
@@ -467,9 +536,9 @@ def test_a_scale_of_the_whole_tensor_on_a_device_in_graphs():
         x, at = torch.empty(6, 256, device="cuda"), torch.empty((), device="cuda")
         codes, scales = fwht.hadamard_quantize(x, "nvfp4", tensor_scale=at)
         assert codes.shape == (6, 128) and scales.shape == (6, 16) and codes.device.type == "cuda"
-        with pytest.raises(TypeError, match="must be a number or None"):
-            fwht.hadamard_quantize(x, "nvfp4", tensor_scale=torch.empty(1))
-        with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        with pytest.raises(ValueError, match="must be one element of float32"):
+            fwht.hadamard_quantize(x, "nvfp4", tensor_scale=torch.empty(2))
+        with pytest.raises(RuntimeError, match="tensor_scale requires grad"):
             fwht.hadamard_quantize(x, "nvfp4", tensor_scale=at.requires_grad_())
 
 
