@@ -116,13 +116,18 @@ def hadamard_transform(
 
     Source: docs/operators.md; docs/python.md.
     """
-    if type(axis) is not int or axis != -1 or ordering != "natural" or input_ordering != "natural":
+    if type(axis) is not int or axis != -1 or not _is_natural(ordering) or not _is_natural(input_ordering):
         return _arranged(x, scale, out, inplace, variant, ordering, input_ordering, axis)
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
         if out is None and not inplace:
             return _torch_functional(x, scale, variant)
         return _torch_transform(x, scale, out, inplace, variant)
     return array.transform(x, scale, out, inplace, variant)
+
+
+def _is_natural(ordering: Any) -> bool:
+    # Of an array, which is refused later, the comparison alone would have no truth.
+    return isinstance(ordering, str) and ordering == "natural"
 
 
 def _arranged(

@@ -12,7 +12,7 @@ from .array import View
 
 
 def code(name: str, given: Any) -> int:
-    if given not in _c.ORDERINGS:
+    if not isinstance(given, str) or given not in _c.ORDERINGS:  # an array has no one answer
         raise ValueError(f"fwht: {name}={given!r} must be one of {', '.join(_c.ORDERINGS)}")
     return _c.ORDERINGS.index(given)
 

@@ -294,7 +294,7 @@ def checked_scale(scale: Any, name: str = "scale") -> float | None:
     if hasattr(scale, "__array__") and not of_numpy:
         raise TypeError(
             f"fwht: {name} must be a number or None, not a {kind.__module__}.{kind.__name__}: reading an array's value "
-            "would wait for the device; pass scale.item() if that is meant"
+            f"would wait for the device; pass {name}.item() if that is meant"
         )
     drops = of_numpy and kind.__name__.startswith(("complex", "clong"))  # float() of NumPy's leaves the imaginary part out
     if drops or isinstance(scale, (str, bytes)):
@@ -406,14 +406,24 @@ def make_problem(
     return problem
 
 
-class KeptPlan:
+class Owner:
+    """Whose handle is destroyed with it, by a function of the class: globals may be gone when the interpreter ends."""
+
+    _destroy: Any
+    handle: Any = None
+
+    def __del__(self) -> None:
+        if self.handle:
+            self._destroy(self.handle)
+
+
+class KeptPlan(Owner):
     """A plan that every stream and thread may execute; `handle` is valid as long as this."""
+
+    _destroy = staticmethod(library.fwht_plan_destroy)
 
     def __init__(self, handle: ctypes.c_void_p):
         self.handle = handle
-
-    def __del__(self, destroy: Any = library.fwht_plan_destroy) -> None:  # a global may be gone when the interpreter ends
-        destroy(self.handle)
 
 
 def kept_plan(problem: Problem, variant: bytes | None, device: int) -> KeptPlan | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import sys
 from typing import Any, NamedTuple
@@ -105,7 +106,7 @@ def _problem(
     )  # fmt: skip
 
 
-class Plan:
+class Plan(_c.Owner):
     """What a variant decided for one problem on one device, with the workspace it needs; made by `fwht.plan`.
 
     Attributes:
@@ -120,13 +121,15 @@ class Plan:
             agree bit for bit, as far as these promises hold, and so do codes with rows that are quantized afterwards.
     """
 
+    _destroy = staticmethod(_c.library.fwht_plan_destroy)
+
     def __init__(self, problem: _c.Problem, variant: str | None, device: int, own_scratch: bool = True):
-        self._handle = ctypes.c_void_p()
+        self.handle = ctypes.c_void_p()
         self._problem = problem
         if not own_scratch:
             problem.flags |= _c.SCRATCH_OF_CALLER
-        _c.check(_c.library.fwht_plan_create(problem, _c.encoded(variant), device, self._handle), device)
-        about = json.loads(_c.library.fwht_plan_info_json(self._handle))
+        _c.check(_c.library.fwht_plan_create(problem, _c.encoded(variant), device, self.handle), device)
+        about = json.loads(_c.library.fwht_plan_info_json(self.handle))
         self.variant: str = about["variant"]
         self.problem: str = about["problem"]
         self.device: int = about["device"]
@@ -155,6 +158,8 @@ class Plan:
         """
         if self._problem.encoding is not None:
             raise ValueError("fwht: a plan with an encoding only answers questions; hadamard_quantize writes codes")
+        if stream is not None and (stream := _c.integer("stream", stream)) < 0:
+            raise ValueError(f"fwht: stream={stream} must not be negative; it is a handle, or None")
         in_place = self._problem.placement == 0
         source, current = self._view(x, "x")
         if in_place:
@@ -175,12 +180,12 @@ class Plan:
         if self.device != _c.HOST and stream is None:
             stream = current
         if scratch is None:
-            status = _c.library.fwht_plan_execute(self._handle, source.pointer, target.pointer, stream)
+            status = _c.library.fwht_plan_execute(self.handle, source.pointer, target.pointer, stream)
         else:
             room = self._scratch_view(scratch)
             operands = _c.Operands(ctypes.sizeof(_c.Operands), source.pointer, target.pointer)
             operands.scratch, operands.scratch_bytes = room.pointer, room.shape[0]
-            status = _c.library.fwht_plan_execute_operands(self._handle, operands, stream)
+            status = _c.library.fwht_plan_execute_operands(self.handle, operands, stream)
         if status:
             _c.fail(status, self.device)
         if face is not None:
@@ -237,11 +242,6 @@ class Plan:
 
     def __reduce_ex__(self, protocol: Any) -> Any:  # of copy and pickle
         raise TypeError("fwht: a Plan owns memory and cannot be copied or pickled; make another with fwht.plan")
-
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle:
-            _c.library.fwht_plan_destroy(handle)
 
     def __repr__(self) -> str:
         return f"<fwht.Plan {self.problem} by {self.variant} on {'the host' if self.device < 0 else self.device}>"
@@ -302,11 +302,13 @@ class Support:
 
 
 def supports(
-    n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool = True, row_stride: int | None = None,
+    n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool | None = None, row_stride: int | None = None,
     variant: str | None = None, operator: str | None = None, encoding: str | None = None, ordering: str = "natural",
     input_ordering: str = "natural", inner: int = 1,
 ) -> Support:  # fmt: skip
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
+
+    inplace: None: in place, unless an ordering is given, which permutes.
 
     Example:
         >>> import fwht
@@ -315,6 +317,8 @@ def supports(
     """
     number = _device_number(device)
     try:
+        if inplace is None:
+            inplace = not (_arrange.code("ordering", ordering) or _arrange.code("input_ordering", input_ordering))
         problem = _problem(
             n, rows, dtype, number, inplace, row_stride, 1.0, variant, False, operator, encoding, ordering, input_ordering, inner
         )
@@ -325,4 +329,8 @@ def supports(
         _c.fail(status)
     if status:
         return Support(_c.last_error())
-    return Support("", lambda: Plan(problem, variant, number))
+    again = functools.partial(  # of what can be pickled
+        plan, n, rows, dtype, device=number, row_stride=row_stride, scale=1.0, inplace=inplace, variant=variant,
+        operator=operator, encoding=encoding, ordering=ordering, input_ordering=input_ordering, inner=inner,
+    )  # fmt: skip
+    return Support("", again)

@@ -258,9 +258,13 @@ def _by_dlpack(x: Any, scale: SupportsFloat | None, out: Any, inplace: bool, var
             f"__dlpack__ and __array_namespace__{hint}"
         )
     try:
-        kind, _ = x.__dlpack_device__()
+        is_deleted = bool(getattr(x, "is_deleted", bool)())
+        kind = _DLPACK_CPU if is_deleted else x.__dlpack_device__()[0]
     except Exception as error:
         raise TypeError(f"fwht: a {_name_of(x)} has no data yet (is this inside jax.jit?): {error}") from None
+    if is_deleted:
+        about = f"a {_name_of(x)} of shape {tuple(x.shape)}"
+        raise ValueError(f"fwht: {about} was deleted, or donated to a call; it has no memory")
     if out is not None or inplace:
         raise TypeError(f"fwht: a {_name_of(x)} cannot be written; leave out= and inplace= away")
     space = x.__array_namespace__()

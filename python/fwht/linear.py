@@ -115,8 +115,8 @@ class _Tensor:
     """A tensor of a file, in contiguous host memory."""
 
     def __init__(self, name: str, given: Any, dtypes: tuple[str, ...]):
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(given, torch.Tensor):
+        if face := _tensors.face_of(given):
+            face.require_memory(given)
             self.kept = given.detach().cpu().contiguous()
             self.address, kind = self.kept.data_ptr(), str(self.kept.dtype).removeprefix("torch.")
         else:
@@ -249,8 +249,8 @@ def _operand(name: str, given: Any, count: int, dtype: str) -> tuple[int | None,
         text = ctypes.c_char_p(given.packed)
         return ctypes.cast(text, ctypes.c_void_p).value, text
     kept: Any
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(given, torch.Tensor):
+    if face := _tensors.face_of(given):
+        face.require_memory(given)
         kept = given.detach().cpu().contiguous()
         found, size, address = str(kept.dtype).removeprefix("torch."), kept.numel(), kept.data_ptr()
     else:
@@ -294,16 +294,14 @@ class _NumpyMemory:
 # --- execution -------------------------------------------------------------------------------------------------------
 
 
-class _Plan:
+class _Plan(_c.Owner):
+    _destroy = staticmethod(_c.library.fwht_linear_plan_destroy)
+
     def __init__(self, problem: _c.LinearProblem, variant: str, device: int):
         handle = ctypes.c_void_p()
         _c.check(_c.library.fwht_linear_plan_create(problem, variant.encode(), device, ctypes.byref(handle)), device)
         self.handle = handle.value
         self.info = json.loads(_c.library.fwht_linear_plan_info_json(self.handle))
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", None) and _c is not None:  # None: the interpreter ends
-            _c.library.fwht_linear_plan_destroy(self.handle)
 
 
 # Plans own no memory that launches use: any stream, thread and graph shares them, and a full cache is emptied. So the number of

@@ -60,8 +60,9 @@ class Signs:
         return self.n
 
     def __getitem__(self, i: int) -> int:
+        i = _c.integer("index", i)
         if not 0 <= i < self.n:
-            raise IndexError(i)
+            raise IndexError(f"fwht: index={i} must be between 0 and {self.n - 1}")
         return -1 if self.packed[i // 8] >> i % 8 & 1 else 1
 
     def __eq__(self, other: object) -> bool:
@@ -105,6 +106,8 @@ def pack_signs(signs: Iterable[Any]) -> Signs:
 
     Raises ValueError, with the place, for another value; TypeError for what is no sequence of numbers.
     """
+    if face := _tensors.face_of(signs):
+        face.require_memory(signs)
     try:
         values = [float(0.0 + value) for value in (signs.tolist() if hasattr(signs, "tolist") else signs)]
     except (TypeError, ValueError):

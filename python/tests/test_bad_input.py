@@ -101,6 +101,8 @@ TABLE = [
     (ValueError, "ordering=.'dyadic'. must be one of natural", [lambda a: T(a(), ordering=["dyadic"])]),
     (ValueError, "strides .* elements must lie apart", [lambda a, s=s, o=o: T(a((8, 8)), out=a.strided((8, 8), s), **o)
      for s in ((1, 1), (4, 1)) for o in ({"axis": 0}, {"ordering": "dyadic"})]),
+    (ValueError, r"ordering=array\(\['dyadic', 'x'\].* must be one of natural",
+     [lambda a, name=name: T(a(), **{name: np.array(["dyadic", "x"])}) for name in ("ordering", "input_ordering")]),
     (TypeError, r"axis=array\(\[0, 1\]\) must be an integer", [lambda a, f=f: f(a((8, 8)), axis=np.array([0, 1])) for f in (T, T_)]),
     (ValueError, "n8.*sequency ordering of the (in|out)put permutes a row", [lambda a: T(a(), ordering="sequency", inplace=True), lambda a: T(a(), input_ordering="sequency", inplace=True)]),
     (ValueError, "n=3 must be a power of two", [lambda a: T(a(), axis=0), lambda a: T(a(), axis=(1, 0)), lambda a: T_(a(), axis=0)]),
@@ -153,11 +155,20 @@ TABLE = [
     (ValueError, "tensor_scale=0.0 must be positive", [lambda a: Q(a((3, 64)), "nvfp4", tensor_scale=0.0)]),
     (ValueError, "tensor_scale=nan must be finite", [lambda a: Q(a((3, 64)), "nvfp4", tensor_scale=nan)]),
     (TypeError, f"tensor_scale='2' {NUMBER}", [lambda a: Q(a((3, 64)), "nvfp4", tensor_scale="2")]),
+    (ValueError, "t=0 must be at least 1", [lambda a, e=e, f=f: f(a((3, 64)), e)
+     for e in ("mxfp4:t0", "e4m3:row,t00") for f in (Q, fwht.quantize.quantize)]),
+    (ValueError, r"x of shape \(3, 64\) and 192 elements are no whole tokens of 256", [lambda a: fwht.quantize.quantize(a((3, 64)), "e4m3:row,t256")]),
+    # signs
+    (TypeError, r"index=slice\(1, 3, None\) must be an integer", [lambda a: operators.random_signs(8, 1)[1:3]]),
+    (IndexError, "index=(-1|8) must be between 0 and 7", [lambda a, i=i: operators.random_signs(8, 1)[i] for i in (-1, 8)]),
     # plans: every stride counts, and nothing is cut to 64 bits
     (ValueError, "the plan is f32/n8/r1", [lambda a, s=s, i=i: plan(inplace=i).execute(a.strided((8,), (s,))) for s in (0, 2) for i in (True, False)]
      + [lambda a, s=s: plan().execute(a(*s)) for s in (((1, 16),), ((2, 8),), ((1, 8), "float16"), ((),))]),
     (ValueError, "the plan is f32/n8/r3", [lambda a, s=s: plan(8, 3).execute(a.strided((3, 8), s)) for s in ((9, 1), (1, 3), (8, 2), (0, 1))]),
     (ValueError, "the plan is in place", [lambda a: plan().execute(a((1, 8)), a((1, 8)))]),
+    (TypeError, "stream=.* must be an integer", [lambda a, s=s: plan().execute(a((1, 8)), stream=s) for s in ("a", b"x", 1.5)]),
+    (ValueError, "stream=-1 must not be negative", [lambda a: plan().execute(a((1, 8)), stream=-1)]),
+    (ValueError, f"stream={2**70} must fit 64 bits", [lambda a: plan().execute(a((1, 8)), stream=2**70)]),
     (TypeError, "list", [lambda a: plan().execute([1.0] * 8)]),
     (TypeError, "cannot be copied or pickled", [lambda a, f=f: f(plan()) for f in (copy.copy, copy.deepcopy, pickle.dumps)]),
     (ValueError, FITS, [lambda a: plan(8, 2**64 + 3), lambda a: plan(2**64 + 8), lambda a: plan(row_stride=2**64 + 8), lambda a: operators.operator_for(2**70 + 8)]),
@@ -173,6 +184,47 @@ def test_table(library, error, words, call):
     for _ in range(2):  # the second call of a kind goes a shorter way
         with pytest.raises(error, match=words):
             call(Library(library))
+
+
+def test_elements_without_bytes():
+    with pytest.raises(TypeError, match=f"dtype void {DTYPES}"):
+        Q(np.zeros((8, 8), "V0"))
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+@pytest.mark.parametrize("one", [1 + 0j, np.complex64(1)])
+def test_a_complex_scale_is_no_number_that_went_well(library, one):
+    """It equals 1.0, with which a call was prepared."""
+    calls = [T, T_, lambda x, s: T(x, s, out=Library(library)((8, 8))), lambda x, s: T(x, s, axis=0), lambda x, s: OP(x, scale=s),
+             lambda x, s: OP(x, scale=s, inplace=True), lambda x, s: Q(x, scale=s)]  # fmt: skip
+    for call in calls:
+        x = Library(library)((8, 8))
+        call(x, 1.0), call(x, 1)
+        with pytest.raises(TypeError, match=f"scale=.*j.* {NUMBER}"):
+            call(x, one)
+
+
+class Deleted:
+    """As an array of JAX after `x.delete()`, or after a call that it was donated to."""
+
+    shape = (3, 8)
+
+    def is_deleted(self):
+        return True
+
+    def __dlpack_device__(self):
+        raise TypeError("object of type 'NoneType' has no len()")
+
+    def __dlpack__(self, **_):
+        raise RuntimeError("Array has been deleted.")
+
+    def __array_namespace__(self):
+        return np
+
+
+def test_arrays_that_were_deleted():
+    with pytest.raises(ValueError, match=r"Deleted of shape \(3, 8\) was deleted, or donated to a call; it has no memory"):
+        T(Deleted())
 
 
 def test_float64_is_never_narrowed():
@@ -249,8 +301,91 @@ def test_storages_that_were_freed():
         x = torch.ones(4, 8)
         x.untyped_storage().resize_(0)
         for _ in range(2):
-            with pytest.raises(ValueError, match="its storage was freed|out is a null pointer"):
+            with pytest.raises(ValueError, match=r"shape \(4, 8\) has no memory; its storage was freed"):
                 call(x)
+
+
+def freed(*shape, dtype="float32", transposed=False):
+    x = torch.ones(shape, dtype=getattr(torch, dtype))
+    x = x.T if transposed else x
+    x.untyped_storage().resize_(0)
+    return x
+
+
+def encoded(encoding="e4m3:row", part=None):
+    """Codes and scales of four rows, one of them freed."""
+    made = fwht.quantize.quantize(torch.ones(4, 64), encoding)
+    if part is not None:
+        made[part].untyped_storage().resize_(0)
+    return made
+
+
+def layer(part=None):
+    """One of PyTorch, its weight or bias freed."""
+    made = torch.nn.Linear(64, 64)
+    if part is not None:
+        getattr(made, part).untyped_storage().resize_(0)
+    return made
+
+
+def packed(is_freed=False):
+    made = fwht.linear.pack(torch.zeros(16, 128, dtype=torch.int32), None, torch.ones(1, 128).half(), device="cpu")
+    if is_freed:
+        made.weights.untyped_storage().resize_(0)
+    return made
+
+
+CACHED = "e4m3:128,ue8m0,deepseek_v32"
+FREED = {
+    "sketch": lambda: W.Sketch(8, 3, 1)(freed(2, 8)), "sketch transposed": lambda: W.Sketch(8, 3, 1).transpose(freed(2, 3)),
+    "spectrum": lambda: W.spectrum(freed(8, 8, dtype="uint8", transposed=True), "packed"),
+    "summaries": lambda: W.summaries(freed(8, 8, dtype="uint8", transposed=True), "packed"),
+    "summary": lambda: W.summary(freed(16, dtype="int32")), "largest": lambda: W.largest(freed(16, dtype="int32"), 2),
+    "convolution": lambda: W.dyadic_convolution(freed(8, dtype="int32"), torch.ones(8, dtype=torch.int32)),
+    "rounds": lambda: W.rounds_to_codes(freed(64, 4, transposed=True), [operators.random_signs(64, 1)], 8),
+    "codes": lambda: fwht.quantize.dequantize(*encoded(part=0), "e4m3:row"), "scales": lambda: fwht.quantize.dequantize(*encoded(part=1), "e4m3:row"),
+    "x of codes": lambda: Q(freed(64, 4, transposed=True)), "x of a quantizer": lambda: fwht.quantize.quantize(freed(64, 4, transposed=True), "e4m3:row"),
+    "codes to write": lambda: Q(torch.ones(4, 64), out=encoded(part=0)), "scales to write": lambda: Q(torch.ones(4, 64), out=encoded(part=1)),
+    "round trip": lambda: fwht.quantize.round_trip(freed(4, 64), "nvfp4"),
+    "tensor_scale": lambda: fwht.quantize.quantize(torch.ones(4, 64), "nvfp4", tensor_scale=freed(1)),
+    "cache": lambda: fwht.quantize.into_cache(torch.zeros(1, 4, 132, dtype=torch.uint8), torch.arange(3), freed(128, 3, transposed=True), CACHED),
+    "axis": lambda: T(freed(4, 8, transposed=True), axis=0), "ordering": lambda: T(freed(4, 8, transposed=True), ordering="dyadic"),
+    "signs": lambda: operators.pack_signs(freed(8)), "signs beside x": lambda: OP(torch.ones(4, 64), signs=freed(8, dtype="uint8")),
+    "compat": lambda: fwht.compat.fast_hadamard_transform.hadamard_transform(freed(3, 6)),
+    "compat 20N": lambda: fwht.compat.fast_hadamard_transform.hadamard_transform_20N(freed(3, 75)),
+    "compat ref": lambda: fwht.compat.fast_hadamard_transform.hadamard_transform_ref(freed(3, 6)),
+    "fp8": lambda: fwht.nn.Fp8Linear(freed(16, 16)), "fp8 bias": lambda: fwht.nn.Fp8Linear(torch.ones(16, 16), freed(16)),
+    "rotated inputs": lambda: fwht.nn.rotate_linear(layer("weight")), "rotated outputs": lambda: fwht.nn.rotate_linear(layer("weight"), "out"),
+    "rotated bias": lambda: fwht.nn.rotate_linear(layer("bias"), "out"),
+    "qweight": lambda: fwht.linear.pack(freed(8, 16, dtype="int32"), None, torch.ones(1, 16).half()),
+    "packed": lambda: fwht.linear.forward(torch.ones(2, 128).half(), packed(True)),
+    "x of a layer": lambda: fwht.linear.forward(freed(128, 2, dtype="float16", transposed=True), packed()),
+}  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("name", FREED)
+def test_storages_that_were_freed_before_anything_else_reads_them(name):
+    """PyTorch's own functions read address 0, and end the process."""
+    OP(torch.ones(4, 64), signs=torch.zeros(8, dtype=torch.uint8)), fwht.linear.forward(torch.ones(2, 128).half(), packed())  # prepared
+    with pytest.raises(ValueError, match=r"a tensor of shape \(.*\) has no memory; its storage was freed"):
+        FREED[name]()
+
+
+@needs_torch
+def test_storages_that_were_freed_below_a_default_device():
+    """Which is a mode of PyTorch's functions: calls go another way."""
+    writes = (
+        lambda x: T(torch.ones(4, 8), out=x), lambda x: OP(torch.ones(4, 8), out=x), lambda x: T(torch.ones(4, 8), axis=0, out=x),
+        T_, lambda x: T(x, axis=0), Q,
+    )  # fmt: skip
+    with torch.device("cpu"):
+        for call in writes:
+            with pytest.raises(ValueError, match=r"shape \(4, 8\) has no memory; its storage was freed"):
+                call(freed(4, 8))
+        codes, scales = encoded(part=1)
+        with pytest.raises(ValueError, match=r"shape \(4, 1\) has no memory; its storage was freed"):
+            Q(torch.ones(4, 64), out=(codes, scales))
 
 
 def test_rows_that_lie_between_each_other():

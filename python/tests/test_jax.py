@@ -45,3 +45,10 @@ def test_bad_input_keeps_its_sentences():
         fwht.hadamard_transform(jax.numpy.zeros((3, 6)))
     with pytest.raises(TypeError, match="int16"):
         fwht.hadamard_transform(jax.numpy.zeros((3, 8), "int16"))
+
+
+def test_arrays_that_were_deleted():
+    x = jax.numpy.zeros((3, 8))
+    x.delete()
+    with pytest.raises(ValueError, match=r"of shape \(3, 8\) was deleted, or donated to a call; it has no memory"):
+        fwht.hadamard_transform(x)

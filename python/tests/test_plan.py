@@ -1,6 +1,9 @@
 """Plans, support, variants, build info."""
 
 import gc
+import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -19,6 +22,38 @@ def test_a_plan_in_place():
     assert plan.variant == "cpu" and plan.problem == "f32/n64/r3/s1" and plan.device == -1
     assert plan.numerics["arithmetic"] == "cpu" and fwht.plan(8, 1, "f32", device="cpu", variant="cpu_f64").numerics["arithmetic"] == "cpu_f64"
     assert plan.alignment >= 4 and plan.numerics["roundings"] == 1 and plan.settings["threads"] == 1
+
+
+def test_support_of_an_ordering_is_asked_out_of_place():
+    for options in ({"ordering": "sequency"}, {"input_ordering": "dyadic"}):
+        assert fwht.supports(64, "float32", device="cpu", **options)
+        assert "permutes a row" in fwht.supports(64, "float32", device="cpu", inplace=True, **options).why_not
+    why_not = fwht.supports(64, "float32", device="cpu", ordering=np.array(["dyadic", "x"])).why_not
+    assert "must be one of natural, dyadic, sequency" in why_not
+
+
+@needs_torch
+def test_support_is_pickled():
+    for options in ({}, {"ordering": "sequency"}, {"inplace": False, "operator": "64r"}):
+        support = fwht.supports(64, torch.float32, device="cpu", **options)
+        again = pickle.loads(pickle.dumps(support))
+        assert again and again.batch_invariant == support.batch_invariant
+    assert pickle.loads(pickle.dumps(fwht.supports(12, "float32", device="cpu"))).why_not.startswith("n=12")
+
+
+def test_plans_end_with_the_interpreter():
+    """By one way: what ends a plan is held by its class, since globals may be gone by then."""
+    kinds = (fwht._c.KeptPlan, fwht.linear._Plan, fwht.Plan)
+    assert all(kind.__del__ is fwht._c.Owner.__del__ and "_destroy" in vars(kind) for kind in kinds)
+    code = (
+        "import fwht, sys\n"
+        "plan = fwht.plan(8, 4, 'float32', device='cpu')\n"
+        "layer = fwht.linear._plan_for((1, 128, 128, -1, 'v1', 'float16', '0', False), 'cpu', -1)\n"
+        "kept = fwht._c.kept_plan(plan._problem, None, -1)\n"
+        "for module in (fwht._c, fwht._plan, fwht.linear): vars(module).update(library=None, _c=None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_a_plan_makes_its_result():
