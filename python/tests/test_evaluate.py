@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,6 +103,40 @@ def test_a_rotated_model_is_not_the_same_in_a_format():
 def test_refusals(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_r4_is_in_the_weights_once():
+    """Twice would be other weights; until hooks rotate the inputs, the model computes something else, which is said."""
+    ids = torch.randint(0, 96, (1, 8), generator=torch.Generator().manual_seed(1))
+    for text in ("R4", "rotated", "block32"):
+        model = model_of("llama")
+        before = model(ids, use_cache=False).logits
+        with pytest.warns(UserWarning, match=r"(R4|block32) is in the weights alone: until fwht.evaluate.hooks.install") as said:
+            rotate.rotate_model(model, text)
+        assert len(said) == 1 and not torch.allclose(model(ids, use_cache=False).logits, before, rtol=1e-3)
+        weights = [parameter.clone() for parameter in model.parameters()]
+        for again in (model, copy.deepcopy(model)):
+            with pytest.raises(ValueError, match="has R4 or blocks in its weights already, as of rotate_model; rotate the original"):
+                rotate.rotate_model(again, "R4")
+        assert all(a.equal(b) for a, b in zip(model.parameters(), weights, strict=True))
+        hooks.install(model, schemes.SCHEMES["none"], rotate.Rotation.parse(text))
+        assert torch.allclose(model(ids, use_cache=False).logits, before, rtol=1e-10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rotate.rotate_model(rotate.rotate_model(model_of("llama"), "R1,R2"), "R1")
+
+
+def test_weights_without_numbers_are_refused():
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(model_of("llama").config)
+    with pytest.raises(ValueError, match="embed_tokens.weight is on the meta device, which has no numbers to rotate; load"):
+        rotate.rotate_model(model, "R1")
+    model = model_of("llama")
+    model.model.layers[1].mlp.down_proj.weight.untyped_storage().resize_(0)
+    before = model.lm_head.weight.clone()
+    with pytest.raises(ValueError, match=r"shape \(96, 224\) has no memory; its storage was freed"):
+        rotate.rotate_model(model, "R1")
+    assert model.lm_head.weight.equal(before)
 
 
 def test_another_family_is_refused_and_nothing_changed():

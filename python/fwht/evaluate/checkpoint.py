@@ -14,7 +14,7 @@ import transformers
 
 from .. import operators
 from . import hooks
-from .rotate import Rotation, check, rotate_model
+from .rotate import Rotation, check, rotate_weights
 from .schemes import Scheme
 
 _TARGETS = "re:.*mlp[.]down_proj$"
@@ -42,9 +42,9 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     check_folder(folder)
     Path(folder).mkdir(parents=True, exist_ok=True)  # transformers only logs that it cannot
     if "R4" not in rotation.names:
-        _save(rotate_model(model, rotation), folder)
+        _save(rotate_weights(model, rotation), folder)
         return
-    rotate_model(model, rotation)
+    rotate_weights(model, rotation)
     n = model.config.intermediate_size
     model.config.quantization_config = {
         "quant_method": "compressed-tensors", "format": "dense", "config_groups": {}, "ignore": [],

@@ -238,7 +238,7 @@ class _Rotated:
 
     def of(self, mode: str) -> Any:
         if mode not in self._kept:
-            model = rotate.rotate_model(self._load(), self._rotations[mode])
+            model = rotate.rotate_weights(self._load(), self._rotations[mode])
             if sum(parameter.nbytes for parameter in model.parameters()) * len(self._rotations) > KEPT:
                 return model
             self._kept[mode] = model

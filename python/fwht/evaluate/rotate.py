@@ -6,6 +6,7 @@ Every weight is read once, changed in float64 and rounded once. R3 and R4 also a
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 import torch
 
 from .. import operators
+from .._torch.eager import require_memory
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 STATE = "_fwht_state"  # of an attention layer: the scheme and rotation that `hooks.install` gave it
+MARK = "_fwht_rotation"  # of a model: the rotation with an online part that is in its weights
 MOST_SEEDS = 1 << 63  # each gives two seeds of signs
 
 Map = Callable[[torch.Tensor], torch.Tensor]
@@ -69,6 +72,11 @@ class Rotation:
             raise ValueError(f"seed={seed} is given, but the Rotation has seed={given.seed}")
         return given
 
+    @property
+    def is_online(self) -> bool:
+        """Whether weights that are rotated so want inputs that are, too."""
+        return "R4" in self.names or bool(self.block)
+
     def mlp_signs(self, model: Any) -> operators.Signs:
         return operators.random_signs(model.config.intermediate_size, 2 * self.seed + 1)
 
@@ -79,21 +87,35 @@ def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int |
     Args:
         model: a causal language model of llama, mistral, qwen2 or qwen3, in any floating type. Tied embeddings are untied.
         rotations: any of R1 to R4, as "R1,R2" or "rotated"; "folded" folds the gains alone. With R4 the last layer of each
-            MLP wants rotated inputs: `fwht.evaluate.hooks.install` gives them. R3 changes no weight.
+            MLP wants rotated inputs: `fwht.evaluate.hooks.install` gives them. Until then the model computes
+            something else, of which a UserWarning tells. So it is with blocks. R3 changes no weight.
         seed: of the random signs of R1 and R4, 0 to 2^63 - 1; None: 0, or that of a `Rotation`.
 
     Returns: model, which computes the same function with R1 and R2, up to one rounding of every weight.
 
     Raises TypeError for what is no causal language model of transformers, or no rotation; ValueError for another
-    family, a layer without an operator of its length, a seed beside that of a `Rotation`, and a model that has R4 or
-    blocks online already. Nothing is changed then.
+    family, a layer without an operator of its length, a seed beside that of a `Rotation`, and weights without numbers.
+    So it does for a model that has R4 or blocks online already, or in its weights where they are asked for again.
+    Nothing is changed then.
 
     Source: QuaRot (Ashkboos et al. 2024), SpinQuant (Liu et al. 2024).
     """
     rotation = Rotation.of(rotations, seed)
+    rotate_weights(model, rotation)
+    if rotation.is_online:
+        what = "R4" if "R4" in rotation.names else f"block{rotation.block}"
+        missing = "until fwht.evaluate.hooks.install rotates their inputs, the model computes something else"
+        warnings.warn(f"{what} is in the weights alone: {missing}", stacklevel=2)
+    return model
+
+
+def rotate_weights(model: Any, rotation: Rotation) -> Any:
+    """`rotate_model` for callers that see to what is done online."""
     check(model, rotation)
     if rotation.plain:
         return model
+    if rotation.is_online:
+        setattr(model, MARK, rotation)
     residual, values, mlp = _maps(model, rotation)
     config, body = model.config, model.model
     if config.tie_word_embeddings:
@@ -131,8 +153,14 @@ def check(model: Any, rotation: Rotation) -> None:
         raise TypeError(f"model is a {type(model).__qualname__}, which has no layers `model` and `lm_head`; AutoModelForCausalLM gives a model that has")
     for layer in model.model.layers:
         _, online = getattr(layer.self_attn, STATE, (None, Rotation()))
-        if "R4" in online.names or online.block:  # what is in the weights and what is done online would no longer fit
+        if online.is_online:  # what is in the weights and what is done online would no longer fit
             raise ValueError("the model has R4 or blocks online already, as of load_rotated; rotate the original")
+    if rotation.is_online and hasattr(model, MARK):
+        raise ValueError("the model has R4 or blocks in its weights already, as of rotate_model; rotate the original")
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ValueError(f"{name} is on the meta device, which has no numbers to rotate; load the model's weights first")
+        require_memory(parameter)
     widths = {"hidden_size": "R1", "intermediate_size": "R4"}
     for field, name in widths.items():
         if name in rotation.names:
