@@ -44,9 +44,15 @@ def main(variables: int = 16, device: str = "cpu") -> dict[str, float]:
     }
 
 
+def number_of_variables(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) % 2 or not 4 <= int(text) <= 30:
+        raise argparse.ArgumentTypeError(f"{text} must be an even number from 4 to 30")
+    return int(text)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Walsh spectra of Boolean functions")
-    parser.add_argument("--variables", type=int, default=16, help="an even number")
+    parser.add_argument("--variables", type=number_of_variables, default=16, help="an even number from 4 to 30")
     parser.add_argument("--device", default="cpu", help="cpu (NumPy), or what PyTorch calls a device")
     arguments = parser.parse_args()
     for name, value in main(arguments.variables, arguments.device).items():

@@ -278,6 +278,8 @@ def test_the_sweeps_arguments():
     assert "unsupported: peer:matmul/f16/n64/r3: " in done.stdout
     if fwht.build_info()["devices"]:
         assert "the result never replaces the input" in done.stdout
+    else:
+        assert "no CUDA device is found; the variants for the host are timed" in done.stderr
 
 
 def test_arguments_of_linear_layers():

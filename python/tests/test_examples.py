@@ -1,6 +1,8 @@
 """The examples run, keep the function of what they rotate, and gain what they say."""
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,10 @@ def test_example(path):
     exact, plain, rotated = example.main().values()
     assert exact < 1e-5  # float32 sums in another order
     assert rotated < plain / 1.5, (plain, rotated)
+
+
+@pytest.mark.parametrize("variables", ["5", "2", "32", "-4", "x", "4.0"])
+def test_numbers_of_variables_that_are_refused(variables):
+    command = [sys.executable, str(EXAMPLES / "walsh_spectrum.py"), f"--variables={variables}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and f"--variables: {variables} must be an even number from 4 to 30" in done.stderr, done.stderr

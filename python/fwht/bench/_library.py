@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -231,6 +232,9 @@ def host_us(call: Call, problem: Problem, calls: int = 100, bursts: int = 7) -> 
 def run(arguments: list[str], peers: list[Peer]) -> int:
     """The sweep with these arguments and peers; its exit code."""
     library = load()
+    if not _c.library.fwht_device_count():
+        note = "no CUDA device is found; the variants for the host are timed, which can take minutes"
+        print(f"fwht.bench: {note}", file=sys.stderr, flush=True)
     answers = [Answers(peer) for peer in peers]
     count, argv = words_of(arguments)
     structs = (_Peer * max(len(answers), 1))(*(answer.struct for answer in answers))
