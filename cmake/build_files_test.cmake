@@ -1,6 +1,6 @@
 # cmake -D ROOT=... -D SCRATCH=... -D generator=... -D cxx=... -P build_files_test.cmake: fwht as a folder leaves the parent
-# its build type and headers that have not changed, fwht.pc takes an absolute folder, and the record of a build names
-# fwht's commit or none.
+# its build type and headers that have not changed, fwht.pc takes an absolute folder, choices may be said in other words,
+# and the record of a build names fwht's commit or none.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${SCRATCH})
 
@@ -9,6 +9,7 @@ function(run)
   if(failed)
     message(FATAL_ERROR "${ARGN} failed (${failed}):\n${output}")
   endif()
+  set(output "${output}" PARENT_SCOPE)
 endfunction()
 
 function(expect_line file line)
@@ -23,7 +24,17 @@ set(folder ${SCRATCH}/as_folder)
 set(configure ${CMAKE_COMMAND} -S ${ROOT}/cmake/consumer_test/as_folder -B ${folder} -G ${generator}
   -D CMAKE_CXX_COMPILER=${cxx} -D FWHT_SOURCE_DIR=${ROOT} -D FWHT_C_ABI=ON -D CMAKE_INSTALL_LIBDIR=/opt/fwht/lib)
 unset(ENV{CMAKE_BUILD_TYPE})
-run(${configure})
+execute_process(COMMAND ${configure} -D FWHT_NCCL=maybe RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE output)
+if(NOT failed OR NOT output MATCHES "FWHT_NCCL='maybe' is no choice; known: AUTO, ON, OFF")
+  message(FATAL_ERROR "FWHT_NCCL=maybe is not refused:\n${output}")
+endif()
+run(${configure} -D FWHT_NCCL=No)
+foreach(said "CUDA variants OFF (FWHT_CUDA=OFF)" "without Kokkos (FWHT_KOKKOS=OFF)" "NCCL OFF (FWHT_NCCL=OFF)")
+  string(FIND "${output}" "${said}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "off, 0 and No are not OFF, or ${said} is not said:\n${output}")
+  endif()
+endforeach()
 load_cache(${folder} READ_WITH_PREFIX parent_ CMAKE_BUILD_TYPE)
 if(parent_CMAKE_BUILD_TYPE)
   message(FATAL_ERROR "fwht as a folder sets the parent's CMAKE_BUILD_TYPE to ${parent_CMAKE_BUILD_TYPE}")

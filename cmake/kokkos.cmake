@@ -8,6 +8,7 @@ set(FWHT_KOKKOS_CUDA_ARCHITECTURE AUTO CACHE STRING
   "Compute capability of the CUDA module, such as 90: Kokkos takes one. AUTO: this machine's device, else the lowest of \
 CMAKE_CUDA_ARCHITECTURES, whose PTX every later device compiles for itself")
 set_property(CACHE FWHT_KOKKOS_CUDA PROPERTY STRINGS AUTO ON OFF)
+fwht_choose(FWHT_KOKKOS_CUDA)
 
 set(FWHT_KOKKOS_MODULES ${PROJECT_BINARY_DIR}/kokkos_modules)
 
