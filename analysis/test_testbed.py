@@ -339,6 +339,36 @@ def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> N
     assert done.returncode == 0 and done.stderr.count("testbed:   1 s: Get:7 x.deb\ntestbed:   2 s: Get:7 x.deb\n") == 2  # update, install
 
 
+@pytest.mark.parametrize(("gpu", "preset"), [(True, "release"), (False, "host")])
+def test_a_sweep_compiles_kernels_where_a_gpu_runs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: bool, preset: str) -> None:
+    configured: list[str] = []
+
+    def configure(name: str, *_: str) -> Path:
+        configured.append(name)
+        return tmp_path
+
+    monkeypatch.setattr(commands, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(commands, "environment", lambda *_: None)
+    monkeypatch.setattr(commands, "configure", configure)
+    monkeypatch.setattr(commands, "build", lambda *_: None)
+    monkeypatch.setattr(commands, "run", lambda command, **_: subprocess.CompletedProcess(command, 0))
+    assert commands.command_sweep(["--list"]) == 0 and configured == [preset]
+
+
+def test_a_platform_is_refused_before_a_wheel_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "auditwheel").write_text(
+        f"#!{BASH}\nprintf 'usage: repair --plat linux_gone\\n\\nPLATFORMS:\\n- linux_x86_64\\n- manylinux_2_17_x86_64 (aliased by manylinux2014_x86_64)\\n'\n"
+    )
+    (tmp_path / "auditwheel").chmod(0o755)
+    monkeypatch.setattr(wheel, "tools", lambda: tmp_path)
+    monkeypatch.setattr(wheel, "pip_wheel", lambda *_: pytest.fail("built"))
+    with pytest.raises(SystemExit) as end:
+        wheel.make("foo", with_cuda=False)
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and said == "testbed: unknown platform 'foo'; known: linux_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64\n"
+    wheel.check_platform(tmp_path, "manylinux2014_x86_64")
+
+
 @pytest.mark.parametrize("packages", [True, False])
 def test_runs_all_but_the_report_without_python_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], packages: bool

@@ -201,6 +201,11 @@ def nearest_to_limit(table: Path) -> str:
     return f"nearest to the limit: {problem}, {100 * float(best['fraction_of_limit']):.0f} % of a copy"
 
 
+def usual_preset() -> str:
+    """Without a GPU the one that compiles no kernels, which take most of the time of a build."""
+    return "release" if has_gpu() else "host"
+
+
 def command_run(arguments: list[str]) -> int:
     """Usage: ./testbed run [--grid smoke|quick|paper] [--output DIR] [--variant NAME]...
 
@@ -230,7 +235,7 @@ def command_run(arguments: list[str]) -> int:
     report = threading.Thread(target=report_of_others, args=(python, others), daemon=True)
     if not gpu and python:
         report.start()
-    directory = configure("release" if gpu else "host", f"-DFWHT_PYTHON={python or 'python3'}")
+    directory = configure(usual_preset(), f"-DFWHT_PYTHON={python or 'python3'}")
     build(directory, "fwht_sweep", "fwht_accuracy", "conformance_test")
     if not gpu and python:
         report.join()
@@ -292,7 +297,7 @@ def command_test(arguments: list[str]) -> int:
         check_preset(preset)
     check_room(1500)
     if not preset:
-        preset = "ci" if in_ci else "release" if has_gpu() else "host"
+        preset = "ci" if in_ci else usual_preset()
         if preset == "host":
             say("no CUDA device: kernels are not compiled, tests of them are left out; ./testbed test --preset release compiles them.")
     minutes, room = {"release": (55, "1 GB"), "ci": (40, "2 GB")}.get(preset, (12, "0.7 GB"))
@@ -327,7 +332,8 @@ def command_test(arguments: list[str]) -> int:
 def command_sweep(arguments: list[str]) -> int:
     """Usage: ./testbed sweep [ARGUMENTS of fwht_sweep]
 
-    Builds Release and times variants over a grid of problems; every result is checked before it is timed.
+    Builds what this machine can run (without a GPU the host variants alone) and times variants over a grid of problems;
+    every result is checked before it is timed.
     `./testbed sweep -- --help` lists the arguments of fwht_sweep.
     """
     arguments = arguments[arguments[:1] == ["--"] :]
@@ -342,7 +348,7 @@ def command_sweep(arguments: list[str]) -> int:
     check_selection("sweep", arguments)
     check_room(1500)
     environment("tools")
-    directory = configure("release")
+    directory = configure(usual_preset())
     build(directory, "fwht_sweep")
     return run([directory / "experiments" / "fwht_sweep", *arguments]).returncode
 

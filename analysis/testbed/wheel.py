@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from .machine import BUILD, ROOT, environment, fail, run, say
+from .machine import BUILD, ROOT, environment, fail, refuse, run, say
 
 DIST = ROOT / "dist"
 MEGABYTES = {"cuda": 40, "cpu": 4}  # of a wheel, at most
@@ -39,6 +39,14 @@ def tools() -> Path:
         if run([new_environment(folder), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", asked]).returncode:
             fail(f"the packages of {asked} could not be installed (above).")
     return folder / "bin"
+
+
+def check_platform(programs: Path, platform: str) -> None:
+    """Asked before anything is built: auditwheel itself comes last."""
+    listed = run([programs / "auditwheel", "repair", "--help"], stdout=subprocess.PIPE).stdout
+    known = re.findall(r"\b(?:linux|manylinux|musllinux)_?\d*\w*_[a-z]\w+", listed.partition("\nPLATFORMS:")[2])
+    if known and platform not in known:
+        refuse(f"unknown platform '{platform}'; known: {' '.join(known)}")
 
 
 def pip_wheel(programs: Path, source: Path, to: Path) -> Path:
@@ -122,6 +130,7 @@ def kernels_folder(package: Path, to: Path, built_by: str, version: str, machine
 def make(platform: str, with_cuda: bool) -> Path:
     """Everything of `./testbed wheel`. Returns the wheel of fwht."""
     programs = tools()
+    check_platform(programs, platform)
     os.environ["FWHT_CUDA"] = "ON" if with_cuda else "OFF"
     os.environ["PATH"] = os.pathsep.join([str(programs), os.environ["PATH"]])
     shutil.rmtree(DIST, ignore_errors=True)
