@@ -667,7 +667,7 @@ def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding:
     if not known:
         raise ResultsError(f"nothing was measured in {dtype}{text}")
     near = sorted(known, key=lambda k: abs(math.log2(k) - math.log2(n)))[:2]
-    raise ResultsError(f"n={str(n)[:20]} was not measured in {dtype}{text}; the nearest row lengths are {', '.join(map(str, sorted(near)))}")
+    raise ResultsError(f"n={n} was not measured in {dtype}{text}; the nearest row lengths are {', '.join(map(str, sorted(near)))}")
 
 
 def plainest(operators: Iterable[str], n: int) -> str:

@@ -364,6 +364,9 @@ def test_which_on_the_command_line(gpu, capsys):
     assert "n=3 was not measured" in capsys.readouterr().err
     for wrong in (["--n", "0", "--rows", "8"], ["--n", "x", "--rows", "8"], ["--n", "16", "--rows", "-1"], ["--n", "16"]):
         assert main(["which", str(gpu), *wrong]) == 2
+    capsys.readouterr()
+    assert main(["which", str(gpu), "--n", "12345678901234567890123", "--rows", "8"]) == 2
+    assert "n=12345678901234567890123 was not measured" in capsys.readouterr().err
     for dtype, said in (("i32", "nothing was measured in i32"), ("i8", "'i8' is not one of 'f16', 'bf16', 'f32', 'f64', 'i32', 'i64'")):
         capsys.readouterr()
         assert main(["which", str(gpu), "--n", "16", "--rows", "8", "--dtype", dtype]) == 2
