@@ -16,12 +16,11 @@ import pandas as pd
 from . import tables
 from .load import Device
 
-# In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
+# In order of display. Others are structured: no statistics describe their errors.
 CONTINUOUS = (
     "normal", "uniform", "laplace", "student3", "fa3_mixture", "outlier_channels", "massive_channel", "subnormal",
     "near_overflow",
 )  # fmt: skip
-STRUCTURED = ("constant", "one_hot", "walsh_noise")
 TABLES = ("accuracy.csv", "probes.csv", "overflow.csv", "quantization.csv", "attention.csv")
 SOURCES = ("measured", "emulated", "emulated_a100")
 FORMATS = ("int8", "int4", "int4:128", "e4m3", "e4m3:128", "mxfp8", "mxfp4", "mxfp4:rceil", "nvfp4")

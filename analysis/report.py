@@ -28,7 +28,6 @@ from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, newest, runs, ti
 from .models import Evaluation
 from .tables import byte_text
 
-LARGEST_PAGE = 4 << 20  # bytes
 Parts = Iterator[Chart | Table]
 
 
