@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/contract/linear/rotation_layout.hpp"
 #include "common/device/memory.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
@@ -21,6 +22,7 @@
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
 #include "variants/registry.hpp"
+#include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
 
 namespace fwht::automatic {
 namespace {
@@ -197,6 +199,9 @@ TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
   EXPECT_TRUE(refusal(text + "f16,4096,8,in,ordinary,nosuch\n")
                   .starts_with("tuning table t.csv, line 15: unknown variant 'nosuch'; known: "));
   EXPECT_NE(refusal(text + "f8,4096,8,in,ordinary,wgmma\n").find("f8"), std::string::npos);
+  EXPECT_TRUE(refusal(text + "f16,5136,8,in,ordinary,factors\n")
+                  .starts_with("tuning table t.csv, line 15: n=5136 is no power of two times"))
+      << "the grid multiplies by operator_for(n)";
   EXPECT_EQ(refusal("# fwht tuning table 2\n"), "tuning table t.csv names no sm_count");
 }
 
@@ -495,6 +500,63 @@ TEST(Auto, TriesTheMeasuredChoiceFirstThenTheRules) {
   EXPECT_GT(differ[h200_description().name], 0) << "table and rule agree everywhere: this test shows nothing";
   EXPECT_GT(differ[described("H100").name], 0) << "its own table, or its class's";
   EXPECT_EQ(differ[a100_description().name], 0) << "the rule";
+}
+
+bool has_operator(std::int64_t n) {
+  try {
+    operator_for(n);
+  } catch (const BadRequest&) {
+    return false;
+  }
+  return true;
+}
+
+/// How many of `problems` there are; every one of a length without an operator of its own, and `auto` has
+/// candidates wherever it supports one.
+int count_without_an_operator_of_the_length(const std::vector<std::string>& problems,
+                                            const DeviceInfo& device) {
+  int count = 0;
+  for (const std::string& text : problems) {
+    const Problem problem = parse_problem(text);
+    if (has_operator(problem.n()) || !variant.supports(problem, device)) continue;
+    EXPECT_FALSE(candidates(problem, device).empty()) << device.name << " " << text;
+    ++count;
+  }
+  return count;
+}
+
+TEST(Auto, TakesOperatorsOfLengthsThatHaveNone) {
+  unsetenv("FWHT_TUNING");
+  const LinearProblem layer = parse_linear_problem("f16/m4/n1024/k8576/w4g128/rotd67x128");
+  const std::vector<std::string> rows{"f16/428x12/r4",
+                                      "f16/d67x64/r4",
+                                      "f16/d131x16/r4",
+                                      "f16/d5/r3",
+                                      "f32/d5/r3",
+                                      "f16/d67x64/r4/out",
+                                      to_string(fwht::rotation_of(layer))};
+  const std::vector<std::string> codes{"f16/d67x64/r4>e4m3:row", "f16/d67x64/r4>mxfp8"};
+  std::vector<std::string> many;
+  for (const char* dtype : {"f16", "bf16", "f32"}) {
+    for (const char* order : {"d3", "d5", "d67", "d131", "d255", "428", "428x12x"}) {
+      for (std::int64_t columns = 1; columns <= 1024; columns *= 2) {
+        const char* between = std::string_view(order).ends_with('x') ? "" : "x";
+        const std::string op = columns == 1 ? std::string(order) : concat(order, between, columns);
+        if (!op.ends_with('x')) many.push_back(concat(dtype, "/", op, "/r3"));
+      }
+    }
+  }
+  for (const DeviceInfo& device : described_devices()) {
+    EXPECT_EQ(count_without_an_operator_of_the_length(rows, device), static_cast<int>(rows.size()))
+        << device.name;
+    EXPECT_EQ(count_without_an_operator_of_the_length(codes, device), static_cast<int>(codes.size()))
+        << device.name;
+    for (const std::string& text : codes) {
+      const Problem rotation = rotate_then_quantize::rotation_of(parse_problem(text));
+      EXPECT_FALSE(candidates(rotation, device).empty()) << device.name << " " << text;
+    }
+    EXPECT_GT(count_without_an_operator_of_the_length(many, device), 60) << device.name;
+  }
 }
 
 // ------------------------------------------------------------ it only forwards

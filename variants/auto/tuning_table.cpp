@@ -69,8 +69,11 @@ std::string chosen_variant(std::string_view name) {
 FastestVariant parse_choice(std::string_view line) {
   const std::vector<std::string_view> cells = split(line, ',');
   if (cells.size() != 6) throw BadRequest(concat(cells.size(), " cells, not the 6 of ", kHeader));
-  return {parse_dtype(cells[0]),  positive_number(cells[1]), positive_number(cells[2]),
-          placement_of(cells[3]), is_programmatic(cells[4]), chosen_variant(cells[5])};
+  const std::int64_t n = positive_number(cells[1]);
+  operator_for(n);  // throws where there is none
+  return {parse_dtype(cells[0]),     n,
+          positive_number(cells[2]), placement_of(cells[3]),
+          is_programmatic(cells[4]), chosen_variant(cells[5])};
 }
 
 void parse_comment(std::string_view line, TuningTable& table) {
@@ -89,6 +92,7 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
 
 /// Whether the grid `tune` has its factors: Sylvester's for 2^k, else those of operator_for. Signs,
 /// transposes and dense factors cost nothing that would change the choice; other orders of the length would.
+/// Only for lengths that a table has, all of which have an operator.
 bool is_measured(const Operator& op) {
   if (is_power_of_two(op.n())) return op.is_sylvester();
   return std::ranges::equal(op.factors(), operator_for(op.n()).factors(), {}, &Factor::order, &Factor::order);
@@ -103,7 +107,6 @@ bool runs_wgmma(const DeviceInfo& device) {
 
 const FastestVariant* TuningTable::nearest(const Problem& problem) const {
   if (!problem.is_arranged_plainly() || !problem.encoding.is_plain()) return nullptr;  // none was measured
-  if (!is_measured(problem.op)) return nullptr;
   const auto nearest_of = [&](Placement placement) {
     const FastestVariant* best = nullptr;
     const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
@@ -119,8 +122,9 @@ const FastestVariant* TuningTable::nearest(const Problem& problem) const {
     }
     return best;
   };
-  const FastestVariant* own = nearest_of(problem.placement);
-  return own != nullptr ? own : nearest_of(Placement::in_place);
+  const FastestVariant* nearest = nearest_of(problem.placement);
+  if (nearest == nullptr) nearest = nearest_of(Placement::in_place);
+  return nearest != nullptr && is_measured(problem.op) ? nearest : nullptr;
 }
 
 std::set<std::string_view> TuningTable::variants_for(Dtype dtype, std::int64_t n) const {
