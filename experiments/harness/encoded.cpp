@@ -114,19 +114,20 @@ Verdict compare_scales(const Problem& problem, const Bytes& want, const std::byt
 
 /// The plan whose bits an encoded plan has to have: with signs where the variant takes them, since it may
 /// choose another kernel for them; otherwise they are in the rows.
-std::unique_ptr<Plan> plain_plan(const Variant& variant, const Problem& asked) {
+std::unique_ptr<Plan> plain_plan(const Variant& variant, const Problem& asked, const DeviceInfo& device) {
   Problem plain = plain_of(asked);
   if (asked.op.has_signs()) {
     Problem with_signs = plain;
     with_signs.op = plain.op.with_signs();
-    if (variant.supports(with_signs, this_device())) plain = with_signs;
+    if (variant.supports(with_signs, device)) plain = with_signs;
   }
-  return fwht::plan(variant, plain, this_device());
+  return fwht::plan(variant, plain, device);
 }
 
 /// The plain result of all rows, and whether it is right; of the `prepared` rows.
-Verdict plain_result(const Variant& variant, const Problem& asked, TruthCache& truths,
-                     reference::InputClass input, std::uint64_t seed, Slices& slices, Bytes& values) {
+Verdict plain_result(const Variant& variant, const Problem& asked, const DeviceInfo& device,
+                     TruthCache& truths, reference::InputClass input, std::uint64_t seed, Slices& slices,
+                     Bytes& values) {
   const Problem problem = plain_of(asked);
   values.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   if (problem.n() == 1) {
@@ -134,7 +135,7 @@ Verdict plain_result(const Variant& variant, const Problem& asked, TruthCache& t
     if (is_prepared(asked)) values = prepared_rows(asked, truths.input_of(problem, input, seed), true);
     return reference::passed();
   }
-  const auto plan = plain_plan(variant, asked);
+  const auto plan = plain_plan(variant, asked, device);
   const bool with_signs = plan->problem().op.has_signs();
   const auto signs_for = [&](std::vector<std::uint32_t> words) {
     return with_signs ? in_memory(variant.memory, words) : Buffer();
@@ -295,8 +296,9 @@ EncodedChecked check_of_fp32(const Plan& plan, TruthCache& truths, reference::In
 
 }  // namespace
 
-EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
-                             reference::InputClass input, std::uint64_t seed, Slices& slices) {
+EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const DeviceInfo& device,
+                             TruthCache& truths, reference::InputClass input, std::uint64_t seed,
+                             Slices& slices) {
   const Problem& problem = plan.problem();
   if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32) {
     if (is_prepared(problem))
@@ -317,7 +319,7 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
   }
 
   Bytes values;
-  checked.verdict = plain_result(variant, problem, truths, input, seed, slices, values);
+  checked.verdict = plain_result(variant, problem, device, truths, input, seed, slices, values);
   if (!checked.verdict) {
     checked.verdict.message = "the plain result: " + checked.verdict.message;
     return checked;

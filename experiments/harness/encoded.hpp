@@ -45,7 +45,8 @@ struct EncodedChecked {
 /// input for a plain result. Codes of the fp32 result (/f32) are judged so on integer rows, whose fp32 result
 /// follows from the plan's steps; rel_l2 is that of the plan's own codes of the truth's rows, and they are
 /// what the slices have then.
-EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
-                             reference::InputClass input, std::uint64_t seed, Slices& slices);
+EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const DeviceInfo& device,
+                             TruthCache& truths, reference::InputClass input, std::uint64_t seed,
+                             Slices& slices);
 
 }  // namespace fwht::harness

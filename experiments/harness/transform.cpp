@@ -15,8 +15,8 @@ namespace fwht::harness {
 namespace {
 
 Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
-                        const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
-                        std::uint64_t seed) {
+                        const DeviceInfo& device, const std::shared_ptr<TruthCache>& truths,
+                        reference::InputClass input, std::uint64_t seed) {
   const Problem problem = plan->problem();
   Subject subject{describe(variant, problem)};
   const auto preparation = std::make_shared<const Preparation>(problem, variant.memory);
@@ -25,7 +25,7 @@ Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan
   };
   subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
   subject.check = [=, &variant](Slices& slices) {
-    const EncodedChecked checked = check_encoded(variant, *plan, *truths, input, seed, slices);
+    const EncodedChecked checked = check_encoded(variant, *plan, device, *truths, input, seed, slices);
     return Judgement{checked.verdict, {{"rel_l2", csv_number(checked.rel_l2)}}};
   };
   subject.settings = [plan] { return settings_json(*plan); };
@@ -72,9 +72,10 @@ Description describe(const Variant& variant, const Problem& problem) {
 }
 
 Subject transform_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
-                          const std::shared_ptr<TruthCache>& truths, reference::InputClass asked,
-                          std::uint64_t seed) {
-  if (!plan->problem().encoding.is_plain()) return encoded_subject(variant, plan, truths, asked, seed);
+                          const DeviceInfo& device, const std::shared_ptr<TruthCache>& truths,
+                          reference::InputClass asked, std::uint64_t seed) {
+  if (!plan->problem().encoding.is_plain())
+    return encoded_subject(variant, plan, device, truths, asked, seed);
   return transform_subject(variant.name, variant.memory, plan, truths, asked, seed);
 }
 

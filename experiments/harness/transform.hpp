@@ -20,8 +20,9 @@ Subject transform_subject(std::string_view name, Memory memory, const std::share
                           reference::InputClass asked = reference::InputClass::normal,
                           std::uint64_t seed = 1);
 /// Also of encoded results, which are judged against the reference quantizer (harness/encoded).
+/// @param device  that the plan was made for
 Subject transform_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
-                          const std::shared_ptr<TruthCache>& truths,
+                          const DeviceInfo& device, const std::shared_ptr<TruthCache>& truths,
                           reference::InputClass asked = reference::InputClass::normal,
                           std::uint64_t seed = 1);
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <vector>
+
 #include "experiments/harness/measure.hpp"
 #include "variants/registry.hpp"
 
@@ -9,7 +12,8 @@ namespace fwht::harness {
 namespace {
 
 Subject cpu_subject(const char* problem) {
-  return transform_subject(cpu::variant, plan(cpu::variant, parse_problem(problem), this_device()),
+  const DeviceInfo device = this_device();
+  return transform_subject(cpu::variant, plan(cpu::variant, parse_problem(problem), device), device,
                            std::make_shared<TruthCache>());
 }
 
@@ -76,8 +80,39 @@ TEST(Transform, CodesOfEitherIntermediateAreJudged) {
                                        {"bf16/n128/r64>int8:row", "bf16/n128/r64>int8:row/f32"}}) {
     auto plan = std::make_unique<Forwards>(parse_problem(asked),
                                            fwht::plan(cpu::variant, parse_problem(written), device));
-    const Subject subject = transform_subject(cpu::variant, std::move(plan), std::make_shared<TruthCache>());
+    const Subject subject =
+        transform_subject(cpu::variant, std::move(plan), device, std::make_shared<TruthCache>());
     EXPECT_FALSE(subject.check(bench.slice(subject)).verdict) << asked;
+  }
+}
+
+/// The cpu variant, which notes the devices that it is asked about.
+std::vector<int>& ordinals_asked() {
+  static std::vector<int> ordinals;
+  return ordinals;
+}
+const Variant noting{"noting", "", Memory::host,
+                     [](const Problem& problem, const DeviceInfo& device) {
+                       ordinals_asked().push_back(device.ordinal);
+                       return cpu::variant.supports(problem, device);
+                     },
+                     [](const Problem& problem, const DeviceInfo& device) {
+                       ordinals_asked().push_back(device.ordinal);
+                       return cpu::variant.make_plan(problem, device);
+                     }};
+
+TEST(Transform, CodesAreJudgedByPlansForTheirDevice) {
+  DeviceInfo device = this_device();
+  device.ordinal = 3;
+  Bench bench(device);
+  for (const char* text : {"bf16/n128/r64>e4m3:row", "bf16/128+signs/r64>e4m3:row"}) {
+    ordinals_asked().clear();
+    const Subject subject = transform_subject(noting, plan(noting, parse_problem(text), device), device,
+                                              std::make_shared<TruthCache>());
+    const Judgement judgement = subject.check(bench.slice(subject));
+    EXPECT_TRUE(judgement.verdict) << text << ": " << judgement.verdict.message;
+    EXPECT_GE(ordinals_asked().size(), 4U) << "the plan of the codes and the plain one";
+    EXPECT_EQ(std::set(ordinals_asked().begin(), ordinals_asked().end()), std::set{3}) << text;
   }
 }
 

@@ -121,7 +121,7 @@ class ProfileRun {
       return;
     }
     const harness::Subject subject =
-        harness::transform_subject(variant, plan(variant, problem, device_), truths_);
+        harness::transform_subject(variant, plan(variant, problem, device_), device_, truths_);
     harness::Slices& slices = bench_.filled(subject, harness::Mode::replay);
     const auto enqueue = [&](Stream stream) { subject.launch(slices.in(0), slices.out(0), stream); };
     if (const std::int64_t count = count_kernels(enqueue); count > most_kernels_) {

@@ -106,7 +106,7 @@ Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
                        : support;
       },
       [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
-        return harness::transform_subject(variant, plan(variant, problem, device), truths);
+        return harness::transform_subject(variant, plan(variant, problem, device), device, truths);
       }};
 }
 
