@@ -112,6 +112,8 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed -1", "--seed=-1 must be at least 0");
+  expect_refused(kRunOnce, "--variant cpu --problem f32/n4/r100000000000000 --check",
+                 "cpu: needs 1525878906 MiB of host memory, there are");
   expect_refused(kRunOnce, "--variant cpu", "--problem is required");
   expect_refused(kLinear, "--variant nope", "unknown linear layer 'nope'; known: cpu");
   expect_refused(kLinear, "--list nope", "unknown list of layers 'nope'; known: smoke");

@@ -60,6 +60,9 @@ int run(int argc, const char* const* argv) {
   const Problem problem = parse_problem(options.problem);
   const reference::InputClass input = reference::parse_input_class(options.input);
   const DeviceInfo device = harness::open_device(options.device);
+  if (const Support fits = harness::fits_into_memory(harness::describe(variant, problem).buffers, device);
+      !fits)
+    throw BadRequest(fmt::format("{}: {}", variant.name, fits.why_not));
   const std::shared_ptr<const Plan> the_plan = plan(variant, problem, device);
   print_plan(*the_plan, the_plan->numerics());
   if (problem.rows == 0) {
@@ -69,7 +72,7 @@ int run(int argc, const char* const* argv) {
 
   harness::Bench bench(device);
   const harness::Subject subject =
-      harness::transform_subject(variant, the_plan, std::make_shared<harness::TruthCache>(), input,
+      harness::transform_subject(variant, the_plan, device, std::make_shared<harness::TruthCache>(), input,
                                  static_cast<std::uint64_t>(options.seed));
   harness::Slices& slices = bench.slice(subject);
   int launches = 0;
