@@ -1,6 +1,7 @@
 #include "common/host/rendezvous.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -53,15 +54,33 @@ class Socket {
   int handle_;
 };
 
-/// Whether the socket has something to read before `end`.
-bool readable(const Socket& socket, Clock::time_point end) {
-  pollfd entry{socket.handle(), POLLIN, 0};
+/// Whether one of `events` comes at the socket before `end`.
+bool happens(const Socket& socket, short events, Clock::time_point end) {
+  pollfd entry{socket.handle(), events, 0};
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     if (left <= 0) return false;
     const int found = ::poll(&entry, 1, static_cast<int>(left));
     if (found >= 0 || errno != EINTR) return found == 1;
   }
+}
+
+bool readable(const Socket& socket, Clock::time_point end) {
+  return happens(socket, POLLIN, end);
+}
+
+/// Whether the socket is connected before `end`. A host that does not answer keeps a blocking connect() for
+/// minutes.
+bool connect_before(const Socket& socket, const sockaddr* address, socklen_t length, Clock::time_point end) {
+  const int flags = ::fcntl(socket.handle(), F_GETFL);
+  ::fcntl(socket.handle(), F_SETFL, flags | O_NONBLOCK);
+  if (::connect(socket.handle(), address, length) != 0) {
+    if ((errno != EINPROGRESS && errno != EINTR) || !happens(socket, POLLOUT, end)) return false;
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (::getsockopt(socket.handle(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 || error != 0) return false;
+  }
+  return ::fcntl(socket.handle(), F_SETFL, flags) == 0;
 }
 
 bool receive_all(const Socket& socket, void* data, std::size_t bytes, Clock::time_point end) {
@@ -201,7 +220,7 @@ Message ask(const RankPlace& place, Clock::time_point end, TimeLimit limit, std:
   while (Clock::now() < end) {
     Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     Answer answer{};
-    if (::connect(socket.handle(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+    if (connect_before(socket, reinterpret_cast<const sockaddr*>(&address), length, end) &&
         send_all(socket, &hello, sizeof hello) && receive_all(socket, &answer, sizeof answer, end)) {
       answer.why_not[sizeof answer.why_not - 1] = '\0';
       if (answer.why_not[0] != '\0') throw BadRequest(answer.why_not);

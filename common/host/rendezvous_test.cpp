@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -100,6 +101,50 @@ TEST(Rendezvous, SignalsDoNotEndTheWaiting) {
   });
   EXPECT_EQ(code_of(first), 0);
   EXPECT_EQ(code_of(second), 0);
+}
+
+/// Listens, and takes no connection: the queue of those that wait is full.
+class FullListener {
+ public:
+  FullListener() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    handles_.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    EXPECT_EQ(::bind(handles_[0], at, length), 0);
+    EXPECT_EQ(::listen(handles_[0], 0), 0);
+    EXPECT_EQ(::getsockname(handles_[0], at, &length), 0);
+    port_ = ntohs(address.sin_port);
+    for (int i = 0; i < 16 && !is_full_; ++i) {
+      handles_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+      if (::connect(handles_.back(), at, length) == 0) continue;
+      pollfd entry{handles_.back(), POLLOUT, 0};
+      is_full_ = ::poll(&entry, 1, 200) == 0;
+    }
+  }
+  ~FullListener() {
+    for (const int handle : handles_)
+      ::close(handle);
+  }
+  FullListener(const FullListener&) = delete;
+  FullListener& operator=(const FullListener&) = delete;
+  int port() const { return port_; }
+  bool is_full() const { return is_full_; }
+
+ private:
+  std::vector<int> handles_;
+  int port_ = 0;
+  bool is_full_ = false;
+};
+
+TEST(Rendezvous, AHostThatTakesNoConnectionEndsTheWaitingWithinTheLimit) {
+  const FullListener listener;
+  ASSERT_TRUE(listener.is_full());
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(share({1, 2, 1, "127.0.0.1", listener.port()}, {}, 400ms), std::runtime_error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
 }
 
 TEST(Rendezvous, AMissingRankEndsTheOthersWithinTheLimit) {
