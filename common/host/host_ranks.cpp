@@ -91,50 +91,13 @@ struct HostRanks::Exchange {
 
 namespace {
 
-double value_at(const void* data, std::int64_t i, Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f16:
-      return static_cast<double>(f16_to_float(static_cast<const std::uint16_t*>(data)[i]));
-    case Dtype::bf16:
-      return static_cast<double>(bf16_to_float(static_cast<const std::uint16_t*>(data)[i]));
-    case Dtype::f32:
-      return static_cast<double>(static_cast<const float*>(data)[i]);
-    case Dtype::f64:
-      return static_cast<const double*>(data)[i];
-    case Dtype::i32:
-    case Dtype::i64:
-      break;  // integer_at
-  }
-  return 0.0;
-}
-
-void set_value(void* data, std::int64_t i, Dtype dtype, double value) {
-  switch (dtype) {
-    case Dtype::f16:
-      static_cast<std::uint16_t*>(data)[i] = float_to_f16(static_cast<float>(value));
-      return;
-    case Dtype::bf16:
-      static_cast<std::uint16_t*>(data)[i] = float_to_bf16(static_cast<float>(value));
-      return;
-    case Dtype::f32:
-      static_cast<float*>(data)[i] = static_cast<float>(value);
-      return;
-    case Dtype::f64:
-      static_cast<double*>(data)[i] = value;
-      return;
-    case Dtype::i32:
-    case Dtype::i64:
-      return;  // set_integer
-  }
-}
-
 // Not by way of doubles, which hold 53 bits. Unsigned, so that sums wrap.
-std::uint64_t integer_at(const void* data, std::int64_t i, Dtype dtype) {
+std::uint64_t load_integer(Dtype dtype, const void* data, std::int64_t i) {
   if (dtype == Dtype::i32) return static_cast<std::uint64_t>(static_cast<const std::int32_t*>(data)[i]);
   return static_cast<const std::uint64_t*>(data)[i];
 }
 
-void set_integer(void* data, std::int64_t i, Dtype dtype, std::uint64_t value) {
+void store_integer(Dtype dtype, void* data, std::int64_t i, std::uint64_t value) {
   if (dtype == Dtype::i32) {
     static_cast<std::uint32_t*>(data)[i] = static_cast<std::uint32_t>(value);
   } else {
@@ -166,14 +129,14 @@ class HostCommunicator final : public Communicator {
     all_gather(data, all.data(), bytes, stream);
     const auto sum_of = [&](auto sum, const auto& at, std::int64_t i) {
       for (int r = 0; r < size(); ++r)
-        sum += at(all.data() + r * bytes, i, dtype);
+        sum += at(dtype, all.data() + r * bytes, i);
       return sum;
     };
     for (std::int64_t i = 0; i < elements; ++i) {
       if (is_integer(dtype)) {
-        set_integer(data, i, dtype, sum_of(std::uint64_t{0}, integer_at, i));
+        store_integer(dtype, data, i, sum_of(std::uint64_t{0}, load_integer, i));
       } else {
-        set_value(data, i, dtype, sum_of(0.0, value_at, i));
+        store_element(dtype, data, i, sum_of(0.0, load_element, i));
       }
     }
   }

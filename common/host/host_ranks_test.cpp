@@ -70,6 +70,13 @@ TEST(HostRanks, SumsSixteenBitNumbersOnce) {
     c.all_reduce(&x, 1, Dtype::f16, nullptr);
     EXPECT_EQ(f16_to_float(x), 2052.0F);  // 2051 lies between 2050 and 2052, ties to even
   });
+  on_ranks(3, 10s, [](Communicator& c) {
+    // In fp32 the sum is 2049, a tie.
+    constexpr float kOfRank[] = {2048.0F, 1.0F, 0x1p-24F};
+    std::uint16_t x = float_to_f16(kOfRank[c.rank()]);
+    c.all_reduce(&x, 1, Dtype::f16, nullptr);
+    EXPECT_EQ(f16_to_float(x), 2050.0F);
+  });
 }
 
 TEST(HostRanks, SumsIntegersExactly) {
