@@ -4,8 +4,8 @@
 // family.
 //
 // A family is a struct that names Problem, Operands and Plan, kNoun ("linear layer") for sentences,
-// has does_nothing(const Problem&) and grid_block(const Problem&, Memory). Its Problem has validate(),
-// to_string() and programmatic_launch.
+// has does_nothing(const Problem&), check(const Plan&, const Operands&) and grid_block(const Problem&,
+// Memory). Its Problem has validate(), to_string() and programmatic_launch.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,10 @@ class PlanOf {
 
   const Problem& problem() const { return problem_; }
 
-  /// Checks the operands, then only enqueues: no allocation, no wait for the device, no attribute call, so it
-  /// can be captured in a CUDA graph. Host variants have finished when it returns. A problem without work
-  /// does nothing. Throws BadRequest before anything is launched for operands that the family rules out.
+  /// Checks the operands, then only enqueues on a device: no allocation, no wait for the device, no attribute
+  /// call, so it can be captured in a CUDA graph. Host variants may allocate, and have finished when it
+  /// returns. A problem without work does nothing. Throws BadRequest before anything is launched for operands
+  /// that the family rules out.
   void execute(const Operands& operands, Stream stream = nullptr) const {
     if (Family::does_nothing(problem_)) return;
     Family::check(static_cast<const typename Family::Plan&>(*this), operands);

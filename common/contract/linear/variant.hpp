@@ -48,7 +48,8 @@ using LinearVariant = VariantOf<LinearLayers>;
 
 /// execute throws BadRequest for a null pointer, one that misses `kAlignment`, y overlapping x or the
 /// weights, a workspace that is too small or overlaps one of them. y needs no zeroing and is written whole.
-/// A plan owns no memory that an execution changes and allocates none: any streams and graphs may use it.
+/// A plan owns no memory that an execution changes: any streams and graphs may use it. On a device an
+/// execution allocates none, host variants may.
 class LinearPlan : public PlanOf<LinearLayers> {
  public:
   /// The weights as this plan reads them, the same bytes whatever m and the launch are: plans of one variant
