@@ -103,16 +103,18 @@ typedef struct fwht_problem {
 typedef struct fwht_operands {
   size_t struct_size; /* sizeof(fwht_operands) */
   const void* in;
-  void* out;                /* rows, or the codes of the encoding */
-  const void* signs;        /* of an operator with signs */
-  const void* dense;        /* of an operator with dense factors */
-  void* scales;             /* of the encoding */
-  int64_t scales_bytes;     /* room behind `scales`; 0: not said */
-  double tensor_scale;      /* where the encoding asks for a number of the whole tensor; 0: not given */
-  const void* weight;       /* of "rms": n numbers in the input's dtype, 16-byte aligned */
-  double epsilon;           /* of "rms": what is added to the mean square */
-  const float* cos_sin;     /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
-  const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows; 8-byte aligned */
+  void* out;            /* rows, or the codes of the encoding */
+  const void* signs;    /* of an operator with signs */
+  const void* dense;    /* of an operator with dense factors */
+  void* scales;         /* of the encoding */
+  int64_t scales_bytes; /* room behind `scales`; 0: not said */
+  double tensor_scale;  /* where the encoding asks for a number of the whole tensor; 0: not given */
+  const void* weight;   /* of "rms": n numbers in the input's dtype, 16-byte aligned */
+  double epsilon;       /* of "rms": what is added to the mean square */
+  const float* cos_sin; /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
+  const int64_t*
+      positions; /* of "rope64h32": the row of cos_sin for every 32 rows, from 0 on; the caller keeps them
+                               below the rows that cos_sin has, which nobody checks; 8-byte aligned */
   const int64_t* slots; /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
                                negative one, or one behind the last, leaves the row out; 8-byte aligned */
   const float*
@@ -386,7 +388,7 @@ FWHT_API fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const f
 /* What an execution works in beside x, the weights and y; 0 for none, and for a plan that is NULL. */
 FWHT_API int64_t fwht_linear_plan_workspace_bytes(const fwht_linear_plan* plan);
 /* x[m][k] and y[m][n], contiguous, the packed weights and a workspace of at least that many bytes, in the memory of the
- * plan's device. Only enqueues, allocates nothing: one plan serves every stream and thread at once and any graph.
+ * plan's device. On a device it only enqueues and allocates nothing: one plan serves every stream, thread and graph.
  * Executions that may run at the same time have a workspace each; what is in it before and after means nothing. */
 FWHT_API fwht_status fwht_linear_plan_execute(const fwht_linear_plan* plan, const void* x, const void* packed,
                                               void* y, void* workspace, int64_t workspace_bytes,

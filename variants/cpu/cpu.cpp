@@ -171,6 +171,7 @@ class CpuPlan final : public Plan {
 
   void enqueue(const Operands& operands, Stream) const override {
     if (is_packed()) return transform_packed(operands);
+    check_positions(problem(), operands.prepared);
     by_dtype(
         [&]<Dtype dtype, class Sum>() { transform<dtype, Sum>(operands, product_of<dtype, Sum>(operands)); });
   }

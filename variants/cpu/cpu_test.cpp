@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/host/bits.hpp"
+#include "common/testing/refusal.hpp"
 
 namespace fwht::cpu {
 namespace {
@@ -305,6 +306,27 @@ TEST(Cpu, EveryDtypeInSequencyAndAlongADimension) {
             << name_of(dtype);
       }
     }
+  }
+}
+
+TEST(Cpu, RefusesPositionsInFrontOfTheTable) {
+  const Problem problem = parse_problem("f32/n8/r6/out/rope8h2");
+  const std::vector<float> rows(48, 1.0F), angles(16, 1.0F);
+  std::vector<float> out(48, -7.0F);
+  std::vector<std::int64_t> positions{0, 1, 1};
+  Operands operands{rows.data(), out.data()};
+  operands.prepared.cos_sin = angles.data();
+  operands.prepared.positions = positions.data();
+  for (const Variant* both : kBoth) {
+    const std::unique_ptr<Plan> made = plan(*both, problem, host(2));
+    positions[2] = -3;
+    EXPECT_EQ(bad_request_of([&] { made->execute(operands); }),
+              "positions[2]=-3 must be at least 0, a row of cos_sin");
+    EXPECT_EQ(out, std::vector<float>(48, -7.0F)) << "nothing is written";
+    positions[2] = 1;
+    made->execute(operands);
+    EXPECT_NE(out[0], -7.0F);
+    out.assign(48, -7.0F);
   }
 }
 

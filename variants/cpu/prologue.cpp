@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "common/contract/dtype.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::cpu {
 namespace {
@@ -65,6 +67,15 @@ void turn(const Problem& problem, const Operands& operands, std::int64_t number,
 }
 
 }  // namespace
+
+void check_positions(const Problem& problem, const PreparedOperands& operands) {
+  if (!problem.prologue || problem.prologue->kind != Prologue::Kind::rope) return;
+  for (std::int64_t token = 0; token < problem.rows / problem.prologue->heads; ++token) {
+    if (operands.positions[token] < 0)
+      throw BadRequest(concat("positions[", token, "]=", operands.positions[token],
+                              " must be at least 0, a row of cos_sin"));
+  }
+}
 
 void apply_prologue(const Problem& problem, const Operands& operands, std::int64_t number, float* row) {
   if (problem.prologue->kind == Prologue::Kind::rms_norm) normalize(problem, operands, row);
