@@ -81,7 +81,7 @@ std::vector<Misuse> misuses() {
        [] { cpu_plan(with([](Problem& p) { p.placement = static_cast<Placement>(7); })); }, "placement 7"},
       {"n of no power of two", [] { cpu_plan(make_problem(Dtype::f32, 3, 1)); },
        "n=3 must be a power of two"},
-      {"n of 0", [] { cpu_plan(make_problem(Dtype::f32, 0, 1)); }, "order 0 must be at least 1"},
+      {"n of 0", [] { cpu_plan(make_problem(Dtype::f32, 0, 1)); }, "n=0 must be at least 1"},
       {"n below 0", [] { cpu_plan(make_problem(Dtype::f32, -8, 1)); }, "-8"},
       {"a variant of another machine",
        [] { plan(find_variant("wgmma"), make_problem(Dtype::f16, 4096, 1), DeviceInfo{}); }, "CUDA"},

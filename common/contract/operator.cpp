@@ -242,6 +242,8 @@ void validate(const Operator& op) {
   for (const Factor& factor : op.factors()) {
     if (factor.basis < Basis::sylvester || factor.basis > Basis::dense)
       throw BadRequest(concat("unknown basis ", static_cast<int>(factor.basis), " of a factor"));
+    if (factor.order < 1 && op.is_sylvester())
+      throw BadRequest(concat("n=", factor.order, " must be at least 1"));
     if (factor.order < 1) {
       throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order, " must be at least 1"));
     }

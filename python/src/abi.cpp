@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <string>
 #include <variant>
 
 #include "common/host/text.hpp"
@@ -47,11 +49,19 @@ std::size_t length_of_character(std::string_view text, std::size_t at) {
   return code < kSmallest[length] || code > 0x10FFFF || surrogate ? 0 : length;
 }
 
+/// A message may quote a megabyte of the caller's: of a long one beginning and end, where the limits are.
+std::string shortened(const char* message) {
+  constexpr std::size_t kLongest = 2000, kBegin = 1200, kEnd = 600;
+  const std::size_t length = std::strlen(message);
+  if (length <= kLongest) return message;
+  return std::string(message, kBegin) + " ... " + (message + length - kEnd);
+}
+
 }  // namespace
 
 fwht_status failed(fwht_status status, const char* message) noexcept {
   try {
-    last_error = message;
+    last_error = shortened(message);
     for (std::size_t at = 0; at < last_error.size();) {  // a message may repeat bytes of the caller's
       const std::size_t length = length_of_character(last_error, at);
       if (length == 0) last_error[at] = '?';

@@ -216,6 +216,16 @@ static void refusals(void) {
   problem = problem_of(8, 1);
   problem.op_text = "4";
   expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "n and operator disagree");
+  problem = problem_of(0, 1);
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST &&
+             strcmp(fwht_last_error(), "n=0 must be at least 1") == 0,
+         "n=0");
+  static char long_text[1 << 20];
+  memset(long_text, 'x', sizeof long_text - 1);
+  problem.op_text = long_text;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST && strlen(fwht_last_error()) < 2000 &&
+             strncmp(fwht_last_error(), "operator 'xxx", 13) == 0,
+         "a megabyte of operator");
   problem = problem_of(4, 1);
   expect(fwht_supports(&problem, "no_such_variant", FWHT_HOST) == FWHT_BAD_REQUEST, "unknown variant");
   expect(strstr(fwht_last_error(), "no_such_variant") != NULL, "unknown variant: message");
