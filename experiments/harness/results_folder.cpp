@@ -662,22 +662,50 @@ void ResultsFolder::finish() {
     throw std::runtime_error(why);
 }
 
-Grid recorded_grid(const fs::path& folder, const std::string& program) {
+namespace {
+
+/// Empty where the folder has none of this program.
+Json last_run(const fs::path& folder, const std::string& program) {
   const Json context = read_context(folder);
   const Json& runs = context["runs"];
   const auto last =
       std::find_if(runs.rbegin(), runs.rend(), [&](const Json& run) { return run["program"] == program; });
+  return last == runs.rend() ? Json() : *last;
+}
+
+}  // namespace
+
+Grid recorded_grid(const fs::path& folder, const std::string& program) {
+  const Json last = last_run(folder, program);
   const auto text = [&](const char* key) {
-    return last != runs.rend() && has(*last, key, is_text) ? (*last)[key].get<std::string>() : "";
+    return !last.is_null() && has(last, key, is_text) ? last[key].get<std::string>() : "";
   };
-  const bool with_problems =
-      last != runs.rend() && joined((*last)["argv"]).find("--problem") != std::string::npos;
+  const bool with_problems = !last.is_null() && joined(last["argv"]).find("--problem") != std::string::npos;
   if (text("grid_text").empty() || with_problems) {
     throw BadRequest(
         fmt::format("no run of {} in {} can be resumed from a grid alone; name --grid or --problem", program,
                     folder.string()));
   }
   return parse_grid(text("grid"), text("grid_text"));
+}
+
+std::vector<std::string> recorded_choices(const fs::path& folder, const std::string& program,
+                                          std::span<const std::string_view> options,
+                                          std::span<const char* const> argv) {
+  const Json last = last_run(folder, program);
+  if (last.is_null()) return {};
+  const auto name_of = [](std::string_view word) { return word.substr(0, word.find('=')); };
+  const auto is_recorded = [&](std::string_view name) {
+    return std::ranges::find(options, name) != options.end() &&
+           std::ranges::find(argv, name, name_of) == argv.end();
+  };
+  std::vector<std::string> words;
+  bool takes = false;  // an option has the words behind it that are none themselves
+  for (const auto& word : last["argv"].get<std::vector<std::string>>()) {
+    if (word.starts_with("--")) takes = is_recorded(name_of(word));
+    if (takes) words.push_back(word);
+  }
+  return words;
 }
 
 std::vector<Problem> recorded_problems(const fs::path& folder, const std::string& program) {

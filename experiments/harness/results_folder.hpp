@@ -6,7 +6,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +93,13 @@ class ResultsFolder {
 /// The grid of the last run of `program` in a folder. Throws BadRequest for no results folder, and where that
 /// run had no grid or single problems.
 Grid recorded_grid(const std::filesystem::path& folder, const std::string& program);
+
+/// The words by which the last run of `program` in a folder chose among the problems of its grid: those of
+/// `options`, "--variant", with their values, without the options that `argv` names itself. Throws BadRequest
+/// for no results folder.
+std::vector<std::string> recorded_choices(const std::filesystem::path& folder, const std::string& program,
+                                          std::span<const std::string_view> options,
+                                          std::span<const char* const> argv);
 
 /// Every problem that the runs of `program` in a folder were asked for, by grids and one by one, whatever
 /// their other options left of them. Throws BadRequest for no results folder.

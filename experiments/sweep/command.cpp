@@ -108,11 +108,14 @@ Filters filters_of(const SweepOptions& options) {
   return filters;
 }
 
+/// Another grid than the folder's must be asked for: its rows would stand among those of the other.
+bool goes_on(const SweepOptions& options) {
+  return !options.folder.resume.empty() && options.what.grid.empty() && options.what.problems.empty();
+}
+
 harness::Grid grid_of(const SweepOptions& options, const std::string& program) {
-  // Another grid than the folder's must be asked for: its rows would stand among those of the other.
-  const bool goes_on =
-      !options.folder.resume.empty() && options.what.grid.empty() && options.what.problems.empty();
-  harness::Grid grid = goes_on ? harness::recorded_grid(options.folder.resume, program) : options.what.load();
+  harness::Grid grid =
+      goes_on(options) ? harness::recorded_grid(options.folder.resume, program) : options.what.load();
   const Filters filters = filters_of(options);
   std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
   const std::vector<Mode> modes =
@@ -230,11 +233,8 @@ int conclude(const ResultsFolder& folder, bool all_run, bool benchmark_reports) 
   return exit_code(all_run, results);
 }
 
-}  // namespace
-
-int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
-  SweepOptions options;
-  if (!parse(options, program, argc, argv)) return 0;
+int run(SweepOptions& options, const std::string& program, int argc, const char* const* argv,
+        const Others& others) {
   if (options.list_grids) {
     for (const harness::BuiltInGrid& grid : harness::built_in_grids())
       std::cout << grid.name << '\n';
@@ -300,6 +300,26 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
     // Standard output belongs to Google Benchmark where it reports.
     return conclude(folder, all_run, options.benchmark.asked_for);
   });
+}
+
+}  // namespace
+
+int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
+  SweepOptions options;
+  if (!parse(options, program, argc, argv)) return 0;
+  if (!goes_on(options)) return run(options, program, argc, argv, others);
+  // Part of the arguments from here on, so that the folder's context names what this run was to measure.
+  constexpr std::string_view kChoices[] = {"--variant",  "--dtype",     "--n",    "--rows",
+                                           "--elements", "--placement", "--mode", "--benchmark_filter"};
+  const std::vector<std::string> recorded =
+      harness::recorded_choices(options.folder.resume, program, kChoices, {argv, argv + argc});
+  std::vector<const char*> words(argv, argv + argc);
+  for (const std::string& word : recorded)
+    words.push_back(word.c_str());
+  SweepOptions all;
+  const int count = static_cast<int>(words.size());
+  if (!parse(all, program, count, words.data())) return 0;
+  return run(all, program, count, words.data(), others);
 }
 
 }  // namespace fwht::sweep
