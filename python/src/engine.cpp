@@ -1,9 +1,6 @@
 #include "python/src/engine.hpp"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <utility>
 
 #include "common/device/device_info.hpp"
 #include "common/device/stream_query.hpp"
@@ -16,27 +13,13 @@
 namespace fwht::c_abi {
 namespace {
 
-constexpr std::int32_t kMostDevices = 64;
-
 const DeviceInfo& host_info() {
   static const DeviceInfo* const info = new DeviceInfo(this_device());
   return *info;
 }
 
-/// Asked once per device; a missing one is asked for again, and its description lives until this thread asks
-/// for another.
 const DeviceInfo& info_of(std::int32_t device) {
-  if (device < 0) return host_info();
-  static std::array<std::atomic<const DeviceInfo*>, kMostDevices> known{};
-  std::atomic<const DeviceInfo*>& slot = known[static_cast<std::size_t>(device)];
-  if (const DeviceInfo* info = slot.load(std::memory_order_acquire)) return *info;
-  thread_local DeviceInfo missing;
-  DeviceInfo asked = this_device(device);
-  if (!asked.has_cuda()) return missing = std::move(asked);
-  const DeviceInfo* known_now = nullptr;
-  auto mine = std::make_unique<const DeviceInfo>(std::move(asked));
-  if (slot.compare_exchange_strong(known_now, mine.get())) known_now = mine.release();
-  return *known_now;
+  return device < 0 ? host_info() : known_device(device);
 }
 
 /// What a plan is made for: on the host, one with as many threads as the caller allows.
@@ -67,9 +50,9 @@ Placed<Family> place_of(const char* name, std::int32_t device, std::int32_t thre
   const VariantOf<Family>& variant = name != nullptr ? find_in<Family>(all, name)
                                      : device < 0    ? on_host
                                                      : on_device;
-  if (device < FWHT_HOST || device >= kMostDevices) {
+  if (device < FWHT_HOST || device >= kMostKnownDevices) {
     throw BadRequest("device=" + std::to_string(device) + " must be -1 (the host) or between 0 and " +
-                     std::to_string(kMostDevices - 1));
+                     std::to_string(kMostKnownDevices - 1));
   }
   if (threads < 0) throw BadRequest("threads=" + std::to_string(threads) + " must not be negative");
   if ((variant.memory == Memory::device) != (device >= 0)) {

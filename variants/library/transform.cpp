@@ -1,10 +1,11 @@
 #include "variants/library/transform.hpp"
 
-#include <map>
+#include <array>
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/device/device_info.hpp"
 #include "common/device/stream_query.hpp"
@@ -70,11 +71,17 @@ void require_all_reachable(const Operands& operands, const Problem& problem, int
 }  // namespace
 
 const DeviceInfo& known_device(int ordinal) {
-  static std::mutex mutex;
-  static std::map<int, DeviceInfo> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(ordinal);
-  return found != known.end() ? found->second : known[ordinal] = this_device(ordinal);
+  static std::array<std::atomic<const DeviceInfo*>, kMostKnownDevices> known{};
+  thread_local DeviceInfo missing;
+  if (ordinal < 0 || ordinal >= kMostKnownDevices) return missing = this_device(ordinal);
+  std::atomic<const DeviceInfo*>& slot = known[static_cast<std::size_t>(ordinal)];
+  if (const DeviceInfo* info = slot.load(std::memory_order_acquire)) return *info;
+  DeviceInfo asked = this_device(ordinal);
+  if (!asked.has_cuda()) return missing = std::move(asked);
+  const DeviceInfo* known_now = nullptr;
+  auto mine = std::make_unique<const DeviceInfo>(std::move(asked));
+  if (slot.compare_exchange_strong(known_now, mine.get())) known_now = mine.release();
+  return *known_now;
 }
 
 void transform(const Variant& variant, const Operands& operands, const Problem& problem, Stream stream,

@@ -42,7 +42,9 @@ void transform(const Variant& variant, const Operands& operands, const Problem& 
 std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem,
                                       int device = kCurrentDevice);
 
-/// this_device(ordinal), asked once.
+inline constexpr int kMostKnownDevices = 64;
+/// this_device(ordinal), asked once for a device of a smaller number than kMostKnownDevices. A missing one is
+/// asked for again, and its description lives until this thread asks for another.
 const DeviceInfo& known_device(int ordinal);
 
 /// How many plans transform keeps, on all devices together: 1024 unless set.

@@ -98,6 +98,16 @@ TEST(Transform, NamesTheHostVariantOnAMachineWithoutADevice) {
       << "no host variant takes it";
 }
 
+TEST(Transform, KnowsDevicesThatAreThere) {
+  const int usual = this_device(kMostKnownDevices - 1).host_threads;
+  for (const int ordinal : {kMostKnownDevices - 1, kMostKnownDevices, -5}) {
+    EXPECT_EQ(known_device(ordinal).host_threads, usual);
+    set_host_threads(1);
+    EXPECT_EQ(known_device(ordinal).host_threads, 1) << "no such device: asked for again";
+    set_host_threads(0);
+  }
+}
+
 TEST(Transform, KeepsAtLeastOnePlan) {
   const std::size_t usual = transform_plan_limit();
   EXPECT_EQ(usual, 1024U);
