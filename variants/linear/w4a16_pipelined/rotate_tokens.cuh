@@ -13,26 +13,11 @@
 #include "common/device/ptx/cluster.cuh"
 #include "common/device/ptx/mbarrier.cuh"
 #include "common/device/storage.cuh"
+#include "common/host/bits.hpp"
+#include "variants/kit/warp_program.hpp"
 #include "variants/linear/w4a16_pipelined/layout.hpp"
 
 namespace fwht::linear::pipelined {
-
-/// `count` numbers, kWide at once: v[i][...] has digit i.
-template <int count, int kWide>
-__device__ void butterflies(float (&v)[count][kWide]) {
-#pragma unroll
-  for (int h = 1; h < count; h *= 2)
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      if ((i & h) != 0) continue;
-#pragma unroll
-      for (int e = 0; e < kWide; ++e) {
-        const float low = v[i][e], high = v[i | h][e];
-        v[i][e] = low + high;
-        v[i | h][e] = low - high;
-      }
-    }
-}
 
 /// One block's slice of all tokens.
 template <Dtype dtype>
@@ -66,7 +51,7 @@ __device__ void load_slice(const Slice<dtype>& slice, const typename Storage<dty
       v[2 * j][0] = two.x;
       v[2 * j + 1][0] = two.y;
     }
-    butterflies(v);
+    rows::vector_butterflies<3>(v);
     auto* to = reinterpret_cast<float4*>(slice.at(token, i));
     to[0] = {v[0][0], v[1][0], v[2][0], v[3][0]};
     to[1] = {v[4][0], v[5][0], v[6][0], v[7][0]};
@@ -84,7 +69,7 @@ __device__ void pass(const Slice<dtype>& slice, int h) {
 #pragma unroll
     for (int j = 0; j < count; ++j)
       v[j][0] = *slice.at(token, first + j * h);
-    butterflies(v);
+    rows::vector_butterflies<log2_floor(count)>(v);
 #pragma unroll
     for (int j = 0; j < count; ++j)
       *slice.at(token, first + j * h) = v[j][0];
@@ -132,7 +117,7 @@ __device__ void pass_over_ranks(const Slice<dtype>& slice, int rank, float facto
       v[r][2] = four.z;
       v[r][3] = four.w;
     }
-    butterflies(v);
+    rows::vector_butterflies<log2_floor(ranks)>(v);
 #pragma unroll
     for (int r = 0; r < ranks; ++r)
       ptx::st_shared_cluster_v2(ptx::mapa(to, first + r), rounded<dtype>(v[r], factor));
@@ -153,12 +138,12 @@ __device__ void rotate_tokens(const Slice<dtype>& slice, const typename Storage<
   if (h * 4 == within) pass<4>(slice, h);
   if (h * 2 == within) pass<2>(slice, h);
   if constexpr (form.cluster > 1) {
+    static_assert(form.cluster == 4);
     if (order > slice.length) {
       ptx::barrier_cluster_arrive();
       ptx::barrier_cluster_wait();
       if (order == 2 * slice.length) pass_over_ranks<2>(slice, rank, factor);
-      if (form.cluster >= 4 && order == 4 * slice.length) pass_over_ranks<4>(slice, rank, factor);
-      if (form.cluster >= 8 && order == 8 * slice.length) pass_over_ranks<8>(slice, rank, factor);
+      if (order == 4 * slice.length) pass_over_ranks<4>(slice, rank, factor);
       ptx::barrier_cluster_arrive();
       ptx::barrier_cluster_wait();
       return;

@@ -49,10 +49,14 @@ void pack(const LinearProblem& problem, const GptqWeights& unsorted, std::byte* 
   const Layout layout = layout_of(problem);
   const std::int64_t n = weights.n, group_rows = weights.group_rows();
   const int lowest = problem.zero_points == ZeroPoints::v1 ? 1 : 0;
-  // The nibbles 0 1 2 3 of 16 bits to the places 0 16 8 24 of nibble_place.
-  const auto spread = [](std::uint32_t word) {
-    const std::uint32_t low = word & 0xFFFFU;
-    return (low & 0x0F0FU) | (low & 0xF0F0U) << 12;
+  // Four nibbles of neighbouring k and a row, and those of the row 8 below.
+  const auto spread = [](std::uint32_t low, std::uint32_t high) {
+    std::uint32_t word = 0;
+    for (int j = 0; j < 4; ++j) {
+      word |= (low >> 4 * j & 0xFU) << nibble_place(0, j).shift;
+      word |= (high >> 4 * j & 0xFU) << nibble_place(8, j).shift;
+    }
+    return word;
   };
   for (std::int64_t tile = 0; tile < layout.tiles; ++tile) {
     for (std::int64_t step = 0; step < layout.steps; ++step) {
@@ -65,9 +69,9 @@ void pack(const LinearProblem& problem, const GptqWeights& unsorted, std::byte* 
           const std::int64_t column = tile * kTileOutputs + lane / 4;
           const std::int64_t row8 = step * (kStepK / 8) + block * 4 + lane % 4;
           const std::uint32_t low = word_of(row8, column), high = word_of(row8, column + 8);
-          std::uint32_t words[2] = {spread(low) | spread(high) << 4, spread(low >> 16) | spread(high >> 16)
-                                                                                             << 4};
-          std::memcpy(packed + at * kStepBytes + block / 2 * 512 + lane * 16 + block % 2 * 8, words,
+          const std::uint32_t words[2] = {spread(low, high), spread(low >> 16, high >> 16)};
+          const NibblePlace first = nibble_place(lane / 4, block * 32 + lane % 4 * 8);
+          std::memcpy(packed + at * kStepBytes + first.vector * 512 + first.lane * 16 + first.word * 4, words,
                       sizeof words);
         }
       }

@@ -25,12 +25,9 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "common/device/ptx/acquire.cuh"
 #include "common/device/ptx/cp_async.cuh"
@@ -41,6 +38,7 @@
 #include "common/device/ptx/tensor_copy.cuh"
 #include "common/device/ptx/wgmma.cuh"
 #include "common/device/ptx/wgmma_descriptor.hpp"
+#include "variants/kit/split_stage.cuh"
 #include "variants/kit/tile_ring.cuh"
 #include "variants/linear/unpack.cuh"
 #include "variants/linear/w4a16_prefill/layout.hpp"
@@ -124,19 +122,6 @@ __device__ inline float quotient(float a, float b) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
   const float estimate = a * inverse;
   return fmaf(fmaf(-estimate, b, a), inverse, estimate);
-}
-
-template <Dtype dtype>
-__device__ inline std::uint32_t pair_of(float low, float high) {
-  std::uint32_t word;
-  if constexpr (dtype == Dtype::f16) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    memcpy(&word, &pair, sizeof word);
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    memcpy(&word, &pair, sizeof word);
-  }
-  return word;
 }
 
 /// By one warp of the third warpgroup.
@@ -467,7 +452,7 @@ class Consumer {
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          words[i] = pair_of<launch.dtype>(sums_[4 * c + 2 * i], sums_[4 * c + 2 * i + 1]);
+          words[i] = rows::rounded_pair<launch.dtype>(sums_[4 * c + 2 * i], sums_[4 * c + 2 * i + 1]);
         const int row = (8 * c + lane_ / 16 * 8 + lane_ % 8) % kRoom, vector = warp_ * 2 + lane_ / 8 % 2;
         ptx::stmatrix_x4_trans(room + row * 128 + ((vector ^ (row % 8)) << 4), words);
       }
