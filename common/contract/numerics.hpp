@@ -174,7 +174,7 @@ inline std::vector<int> index_bits(int first, int count) {
 
 /// Root mean square of the error of `levels` levels of fp32 additions, in u32.
 inline double butterfly_rms(int levels) {
-  return 0.46 * std::sqrt(static_cast<double>(levels));
+  return kLatticeRms * std::sqrt(static_cast<double>(levels));
 }
 
 /// The same for sums of `terms` equally large numbers that are added one by one: the partial sum of j terms

@@ -1,6 +1,7 @@
 // Where a warp reads a box of results (matrix_rows.hpp) in the order of the row, for its codes.
 #pragma once
 
+#include "common/host/bits.hpp"
 #include "variants/kit/matrix_rows.hpp"
 
 namespace fwht::rows {
@@ -9,7 +10,7 @@ namespace fwht::rows {
 /// pieces of one row would meet in few banks: such a box of results lies row after row, its pieces exchanged
 /// as in lines.
 constexpr bool lies_in_lines(int columns) {
-  return (columns & (columns - 1)) == 0;
+  return is_power_of_two(columns);
 }
 
 /// Where a box is read eight elements at a time: it has 16 `columns` consecutive elements of row `row` of the

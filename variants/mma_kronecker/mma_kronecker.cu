@@ -26,7 +26,7 @@ class MmaKroneckerPlan final : public Plan {
         kernel_(kernel),
         signs_(cut.is_dense() ? nullptr : kept_table(rows::sign_table(cut.shape, cut.shape.order, cut.slow))),
         second_(kept_table(rows::second_table(cut.shape.second, cut.second))),
-        tiles_((problem.rows + cut.shape.rows - 1) / cut.shape.rows) {
+        tiles_(ceil_div(problem.rows, cut.shape.rows)) {
     // All plans share the kernel, so that each allows what any may need.
     allow_shared(kernel, static_cast<int>(device.shared_bytes_per_block));
     const auto resident = [&](int warps, int bytes) {

@@ -11,6 +11,7 @@
 
 #include "common/contract/operator.hpp"
 #include "common/contract/variant.hpp"
+#include "common/host/bits.hpp"
 #include "variants/kit/box_vectors.hpp"
 #include "variants/kit/matrix_rows.hpp"
 
@@ -166,7 +167,7 @@ struct Displacement {
 /// The row of the problem within the tile; the row of X within the box; bytes behind the box's first element
 /// of that row, a lane's and what follows for i; the byte in the box.
 constexpr bool loads_in_order(int columns) {
-  return (columns & (columns - 1)) == 0;
+  return is_power_of_two(columns);
 }
 constexpr int loaded_row(int columns, int i) {
   return loads_in_order(columns) ? i / (2 * columns) : 0;
