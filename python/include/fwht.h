@@ -99,22 +99,21 @@ typedef struct fwht_problem {
 /* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
  * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32
  * bits, at any address. Dense factors are their entries in the input's dtype, row-major, one factor behind the other, none
- * transposed. fwht_encoding_info_json says how many bytes `scales` needs. */
+ * transposed. fwht_encoding_info_json says how many bytes `scales` needs. The caller keeps `positions` below the rows
+ * of `cos_sin`, which nobody counts; a negative one is refused on the host, and on a device it reads out of bounds. */
 typedef struct fwht_operands {
   size_t struct_size; /* sizeof(fwht_operands) */
   const void* in;
-  void* out;            /* rows, or the codes of the encoding */
-  const void* signs;    /* of an operator with signs */
-  const void* dense;    /* of an operator with dense factors */
-  void* scales;         /* of the encoding */
-  int64_t scales_bytes; /* room behind `scales`; 0: not said */
-  double tensor_scale;  /* where the encoding asks for a number of the whole tensor; 0: not given */
-  const void* weight;   /* of "rms": n numbers in the input's dtype, 16-byte aligned */
-  double epsilon;       /* of "rms": what is added to the mean square */
-  const float* cos_sin; /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
-  const int64_t*
-      positions; /* of "rope64h32": the row of cos_sin for every 32 rows, from 0 on; the caller keeps them
-                               below the rows that cos_sin has, which nobody checks; 8-byte aligned */
+  void* out;                /* rows, or the codes of the encoding */
+  const void* signs;        /* of an operator with signs */
+  const void* dense;        /* of an operator with dense factors */
+  void* scales;             /* of the encoding */
+  int64_t scales_bytes;     /* room behind `scales`; 0: not said */
+  double tensor_scale;      /* where the encoding asks for a number of the whole tensor; 0: not given */
+  const void* weight;       /* of "rms": n numbers in the input's dtype, 16-byte aligned */
+  double epsilon;           /* of "rms": what is added to the mean square */
+  const float* cos_sin;     /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
+  const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows; 8-byte aligned */
   const int64_t* slots; /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
                                negative one, or one behind the last, leaves the row out; 8-byte aligned */
   const float*
