@@ -267,14 +267,14 @@ TEST_F(Programs, LinearLayersAreNotTakenFromAFolderUnasked) {
   EXPECT_EQ(text_of(folder / "r/linear.csv"), before);
 }
 
-// Without a grid or a problem a folder goes on with its own grid.
+// Without a grid or a problem a folder goes on with its own grid, and with what its last run chose of it.
 TEST_F(Programs, SweepGoesOnWithTheGridOfTheFolder) {
   std::ofstream(folder / "g.grid") << "[a]\nn = 8\nrows = 1, 2\ndtype = f16\nmode = host\n";
   ASSERT_EQ(run(kSweep, "--variant cpu --grid g.grid --n 8 --rows 1 --output r").code, 0);
   fs::remove(folder / "g.grid");
-  EXPECT_EQ(run(kSweep, "--variant cpu --resume r --dry-run").out,
-            "cpu/f16/n8/r1/host\ncpu/f16/n8/r2/host\n");
-  ASSERT_EQ(run(kSweep, "--variant cpu --resume r").code, 0);
+  EXPECT_EQ(run(kSweep, "--resume r --dry-run").out, "cpu/f16/n8/r1/host\n");
+  EXPECT_EQ(run(kSweep, "--rows 1,2 --resume r --dry-run").out, "cpu/f16/n8/r1/host\ncpu/f16/n8/r2/host\n");
+  ASSERT_EQ(run(kSweep, "--rows 1,2 --resume r").code, 0);
   const std::string results = text_of(folder / "r/results.csv");
   EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 1 + 2) << results;
   ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n8/r3 --output p").code, 0);
