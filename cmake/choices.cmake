@@ -1,8 +1,11 @@
-# fwht_choose(<variable>...): AUTO, ON or OFF, whatever case and word of CMake's own they were given in.
+# fwht_choose(<variable>...): AUTO, ON or OFF, whatever case and word of CMake's own they were given in. Nothing is
+# AUTO, as of an environment variable that is empty.
 function(fwht_choose)
   foreach(variable IN LISTS ARGN)
     string(TOUPPER "${${variable}}" choice)
-    if(choice MATCHES "^(ON|TRUE|YES|1)$")
+    if(choice STREQUAL "")
+      set(choice AUTO)
+    elseif(choice MATCHES "^(ON|TRUE|YES|1)$")
       set(choice ON)
     elseif(choice MATCHES "^(OFF|FALSE|NO|0)$")
       set(choice OFF)

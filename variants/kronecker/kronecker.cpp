@@ -60,16 +60,19 @@ std::int64_t clusters_at_once(int blocks_per_sm, int cluster, std::int64_t sm_co
 }  // namespace
 
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
-  const std::optional<FactorParts> parts = parts_of(op);
-  if (!parts) return std::nullopt;
+  const std::optional<Choice> many = choice_for(op);
+  if (!many) return std::nullopt;
+  const FactorParts parts = *parts_of(op);
   bool is_first = true;
   for (const Launch& launch : kFewRows) {
-    const int order = order_in(launch, *parts);
+    const int order = order_in(launch, parts);
     if (2 * order <= launch.shape.order) continue;  // too short to gain, or 0
+    // Codes are those of the rows that a plain plan writes.
+    if (many->launch.writes_codes() && !launch.writes_codes()) continue;
     // Another one takes more rows, but is slower, unless it is made for this length.
     if (!is_first && order != launch.shape.order) continue;
     is_first = false;
-    const Choice choice{launch, order, parts->slow, parts->second};
+    const Choice choice{launch, order, parts.slow, parts.second};
     if (choice.cluster() > 1 && rows <= clusters_at_once(launch.blocks_per_sm, choice.cluster(), sm_count))
       return choice;
   }

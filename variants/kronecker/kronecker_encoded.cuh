@@ -108,9 +108,10 @@ struct SpreadEncodedRows {
           all_sent_(ptx::shared_address(maxima) + 8 * ((kBoxes + 1) / 2)) {
       Encoder::begin();
       if (Encoder::joins() && threadIdx.x == 0) {
-        ptx::mbarrier_init(all_sent_, 1);
+        const int own_boxes = min(4, boxes_ - 4 * rank());
+        ptx::mbarrier_init(all_sent_, 1 + own_boxes);
         ptx::fence_mbarrier_init();
-        ptx::mbarrier_arrive_expect_tx(all_sent_, 4 * boxes_);
+        ptx::mbarrier_arrive_expect_tx(all_sent_, 4 * (boxes_ - own_boxes));
       }
     }
 
@@ -136,12 +137,19 @@ struct SpreadEncodedRows {
     }
 
    private:
-    /// A lane to each block of the cluster, which have four boxes each.
+    /// This block's rank in the cluster; blocks have four boxes each.
+    __device__ int rank() const { return Encoder::box() / 4; }
+    /// A lane to each block of the cluster.
     __device__ void send(std::uint32_t largest) const {
       if (Encoder::lane() >= (boxes_ + 3) / 4) return;
-      const std::uint32_t own = ptx::shared_address(maxima_ + Encoder::box());
-      ptx::st_async_shared_cluster(ptx::mapa(own, Encoder::lane()), largest,
-                                   ptx::mapa(all_sent_, Encoder::lane()));
+      std::uint32_t* const own = maxima_ + Encoder::box();
+      if (Encoder::lane() == rank()) {
+        *own = largest;
+        ptx::mbarrier_arrive(all_sent_);
+      } else {
+        ptx::st_async_shared_cluster(ptx::mapa(ptx::shared_address(own), Encoder::lane()), largest,
+                                     ptx::mapa(all_sent_, Encoder::lane()));
+      }
     }
 
     std::uint32_t* maxima_;
