@@ -638,7 +638,7 @@ TEST_F(Programs, ListWhatThereIs) {
     }
   }
   EXPECT_EQ(run(kSweep, "--list-grids").out,
-            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\nprepared\nwidths\nlong\n"
+            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\ncodes\nprepared\nwidths\nlong\n"
             "arrangements\npeers\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
