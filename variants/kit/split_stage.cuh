@@ -145,8 +145,8 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
   }
 }
 
-/// So many words of a table to shared address `to`, by `threads` threads, of which this is number `thread`.
-/// Eight loads are on their way at once: one after the other they would cost few rows a microsecond.
+/// So many words of a table, that of a second matrix, to shared address `to`, by `threads` threads, of which
+/// this is number `thread`. Eight loads are on their way at once, so that few rows wait for memory once.
 template <int words>
 __device__ void load_table(const std::uint32_t* from, std::uint32_t to, int thread, int threads) {
   constexpr int kAtOnce = 8;

@@ -50,9 +50,9 @@ std::optional<Choice> choice_for(const Operator& op) {
 
 namespace {
 
-/// Clusters that run at once with so many blocks on a multiprocessor. A cluster lies within one of Hopper's
-/// eight GPCs.
-std::int64_t clusters_at_once(int blocks_per_sm, int cluster, std::int64_t sm_count) {
+/// Clusters of which a multiprocessor has so many blocks at most. A cluster lies within one of Hopper's eight
+/// GPCs, so that some of its multiprocessors may have fewer.
+std::int64_t most_clusters(int blocks_per_sm, int cluster, std::int64_t sm_count) {
   constexpr int kGpcs = 8;
   return kGpcs * (blocks_per_sm * sm_count / (kGpcs * cluster));
 }
@@ -73,7 +73,7 @@ std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows,
     if (!is_first && order != launch.shape.order) continue;
     is_first = false;
     const Choice choice{launch, order, parts.slow, parts.second};
-    if (choice.cluster() > 1 && rows <= clusters_at_once(launch.blocks_per_sm, choice.cluster(), sm_count))
+    if (choice.cluster() > 1 && rows <= most_clusters(launch.blocks_per_sm, choice.cluster(), sm_count))
       return choice;
   }
   return std::nullopt;
@@ -98,9 +98,11 @@ std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& fact
 
 Numerics numerics_of(const Problem& problem) {
   Numerics numerics = rows::matrix_rows_numerics(problem);
-  // Where few rows are cut otherwise, hi + lo sees other numbers.
+  // Where few rows are cut otherwise, hi + lo sees other numbers. In a ring wgmma adds what mma.sync does
+  // among few rows, perhaps in another order.
   const auto few = few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
-  numerics.promises.batch_invariant = !few || few->order == choice_for(problem.op)->order;
+  const Choice many = *choice_for(problem.op);
+  numerics.promises.batch_invariant = !few || (few->order == many.order && many.launch.places == 0);
   return numerics;
 }
 

@@ -99,8 +99,8 @@ struct Launch {
   /// Ring: where one block of 16 rows remains for the last part, all four warps of a warpgroup make it, and
   /// each ends a share of its columns.
   constexpr bool shares_last_part() const { return places > 0 && shape.k_steps() % 4 == 1; }
-  /// Spread: tensor copies, and the barriers that they complete; so many k steps each. With more the first
-  /// would come later, with fewer the warps would wait to ask.
+  /// Spread: tensor copies, and the barriers that they complete; so many k steps each. Of more steps the
+  /// first copy would come later; of fewer there would be so many that warps wait to ask for them.
   constexpr int pieces() const {
     const int most = shape.columns > shape.line() ? 4 : 7;
     return (shape.k_steps() + most - 1) / most;

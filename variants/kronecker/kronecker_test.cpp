@@ -290,6 +290,7 @@ TEST(Kronecker, RowsHaveTheSameBitsWhereFewAreCutAlike) {
   EXPECT_TRUE(promised("f16/28x128/r1")) << "few rows are like many";
   EXPECT_FALSE(promised("f16/28x512/r1"));
   EXPECT_FALSE(promised("f16/52x1024/r1"));
+  EXPECT_FALSE(promised("f16/76x2x36x2/r1")) << "cut alike, but many rows are made in a ring";
 }
 
 TEST(Kronecker, ARingHoldsTheBoxesThatAreReadFromIt) {
