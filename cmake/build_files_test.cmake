@@ -1,6 +1,6 @@
 # cmake -D ROOT=... -D SCRATCH=... -D generator=... -D cxx=... -P build_files_test.cmake: fwht as a folder leaves the parent
 # its build type and headers that have not changed, fwht.pc takes an absolute folder, choices may be said in other words,
-# and the record of a build names fwht's commit or none.
+# objects are small where a driver would compile them, and the record of a build names fwht's commit or none.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${SCRATCH})
 
@@ -33,6 +33,17 @@ foreach(said "CUDA variants OFF (FWHT_CUDA=OFF)" "without Kokkos (FWHT_KOKKOS=OF
   string(FIND "${output}" "${said}" at)
   if(at EQUAL -1)
     message(FATAL_ERROR "off, 0 and No are not OFF, or ${said} is not said:\n${output}")
+  endif()
+endforeach()
+include(${ROOT}/cmake/choices.cmake)
+foreach(case "90a-real=8" "90a=8" "80-real,90a-real=8" "80,90a-real=1" "80-virtual=1" "90a-virtual=1" "100f=1" "all=1")
+  string(REGEX MATCH "(.*)=(.*)" unused ${case})
+  set(expected ${CMAKE_MATCH_2})
+  string(REPLACE "," ";" architectures ${CMAKE_MATCH_1})
+  fwht_choose_parts(parts Auto "${architectures}")
+  fwht_choose_parts(said 3 "${architectures}")
+  if(NOT "${parts} ${said}" STREQUAL "${expected} 3")
+    message(FATAL_ERROR "parts of an object for ${case}: ${parts}, and ${said} where 3 are asked for")
   endif()
 endforeach()
 load_cache(${folder} READ_WITH_PREFIX parent_ CMAKE_BUILD_TYPE)

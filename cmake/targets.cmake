@@ -154,9 +154,10 @@ endfunction()
 
 # Sources made from templates x.cu.in: x_f16.cu and x_bf16.cu where @dtype@ stands in it, one a format too where @format@
 # does: all of them, or those behind the name, as x.cu.in:e4m3,mxfp4 (or with =). With x.cu.in=e4m3*4 each is made in four
-# parts, @part@ = 0 .. 3 of @parts@ = 4. Small objects keep what a driver compiles from PTX at once small; joined they compile in
-# less time, because each reads the same headers four times.
-set(FWHT_PARTS_OF_AN_OBJECT 1 CACHE STRING "Parts of instances that are compiled as one object: more compile faster, fewer start faster by PTX")
+# parts, @part@ = 0 .. 3 of @parts@ = 4. A driver that compiles PTX compiles all of an object at once, so small ones start
+# sooner; joined they compile in less time, because each object reads the same headers.
+set(FWHT_PARTS_OF_AN_OBJECT AUTO CACHE STRING "Parts of instances that are compiled as one object: more compile faster, fewer start faster by PTX")
+fwht_choose_parts(parts_of_an_object "${FWHT_PARTS_OF_AN_OBJECT}" "${CMAKE_CUDA_ARCHITECTURES}")
 function(fwht_instances variable)
   set(sources "")
   foreach(entry IN LISTS ARGN)
@@ -201,7 +202,7 @@ function(fwht_instances variable)
         endforeach()
       endforeach()
     endforeach()
-    set(in_one ${FWHT_PARTS_OF_AN_OBJECT})
+    set(in_one ${parts_of_an_object})
     if(NOT parts)  # a whole instance compiles as long as four parts
       math(EXPR in_one "${in_one} / 4")
     endif()

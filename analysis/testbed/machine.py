@@ -87,15 +87,15 @@ def has_gpu() -> bool:
 
 def options_for_gpus() -> list[str]:
     """CMake options of a build for the GPUs of this machine alone, in less time; none where they do not say what they are, or where
-    they would compile PTX at first use, which large objects make slow."""
+    they would compile PTX at first use."""
     if not have("nvidia-smi"):
         return []
     said = run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True).stdout
     capabilities = {(int(major), int(minor)) for major, minor in re.findall(r"^ *(\d+)\.(\d+) *$", said or "", re.MULTILINE)}
     if not capabilities or not all((8, 0) <= each <= (9, 0) for each in capabilities):
         return []
-    architectures = sorted({"90a-real" if each == (9, 0) else "80" for each in capabilities})
-    return [f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}", "-DFWHT_PARTS_OF_AN_OBJECT=4"]
+    architectures = sorted({"90a-real" if each == (9, 0) else "80-real" for each in capabilities})
+    return [f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}"]
 
 
 def need_gpu(what: str) -> None:
