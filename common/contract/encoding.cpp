@@ -365,6 +365,7 @@ Encoding parse_encoding(std::string_view text) {
     } else if (word.size() > 1 && word[0] == 't' && word[1] >= '0' && word[1] <= '9') {
       once("token");
       token = parse_length(word.substr(1), text, "length of a token");
+      if (token == 0) throw BadRequest(concat("encoding ", text, ": t=0 must be at least 1"));
     } else {
       scales = {Kind::group, parse_length(word, text, "group size")};
       once("scales");

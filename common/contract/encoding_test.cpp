@@ -167,6 +167,8 @@ TEST(Encoding, RefusesWhatDoesNotFitInOneSentence) {
             "encoding e4m3:row,t200: a token of 200 elements must be a multiple of n=128");
   EXPECT_EQ(refusal("e4m3:512,t768", 256),
             "encoding e4m3:512,t768: a token of 768 elements must be a multiple of group=512");
+  for (const std::string text : {"mxfp4:t0", "e4m3:row,t00"})
+    EXPECT_EQ(refusal(text, 64), "encoding " + text + ": t=0 must be at least 1");
   EXPECT_EQ(refusal("mxfp8:even", 64), "encoding mxfp8:even: mxfp8 has no recipe even; it has floor, rceil");
   EXPECT_EQ(refusal("int8:row,te", 64), "encoding int8:row,te: int8 has no recipe te; it has symmetric");
   EXPECT_EQ(refusal("e4m3:row,vllm_static", 64),

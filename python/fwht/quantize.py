@@ -118,9 +118,6 @@ _known_layout._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @functools.lru_cache(1024)
 def _layout_of(text: bytes, n: int) -> Layout:
-    if (token := _token_of(text.decode())) and int(token) < 1:  # C takes 0 for none
-        raise ValueError(f"fwht: encoding {text.decode()}: t={int(token)} must be at least 1")
-
     def ask(rows: int) -> dict[str, Any]:
         return json.loads(_c.answered(_c.library.fwht_encoding_info_json(text, n, rows)))
 
