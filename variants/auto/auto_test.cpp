@@ -380,12 +380,16 @@ TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
       EXPECT_EQ(first(text), has_hopper ? on_hopper : elsewhere) << device.name << " " << text;
     };
     const char *one = "mma_kronecker", *two = "rotate_then_quantize", *hopper = "kronecker";
-    // Where Hopper's kernels end: short rows, and one scale of a long one, of which a wave is there at most.
+    // Where Hopper's kernels end: short rows, and one scale of a long one, of half a wave to a whole one.
     expect("bf16/180x16/r728>mxfp4", one, one);
+    expect("bf16/180x16/r400>mxfp4", two, one);
     expect("bf16/12x64/r4096>e4m3:row", one, one);
-    expect("bf16/180x16/r728>e4m3:row", one, two);
-    if (find_variant(one).supports(parse_problem("bf16/36x1024/r64>e4m3:row"), device))
-      expect("bf16/36x1024/r64>e4m3:row", one, two);
+    expect("bf16/180x16/r2912>e4m3:row", two, two);
+    expect("bf16/180x16/r23301>e4m3:row", one, two);
+    if (find_variant(one).supports(parse_problem("bf16/36x1024/r64>e4m3:row"), device)) {
+      expect("bf16/36x1024/r64>e4m3:row", two, two);
+      expect("bf16/36x1024/r100>e4m3:row", one, two);
+    }
     expect("bf16/36x1024/r1820>e4m3:row", two, two);
     for (const char* text :
          {"f16/36x1024/r64>mxfp8", "bf16/76x2x36x2/r192>mxfp4", "f16/60x4x28x2+signs/r192>int4:128",

@@ -165,20 +165,24 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 namespace {
 
 /// Whether mma_kronecker writes codes sooner than two launches do, which rotate few rows with more warps.
-/// Beside Hopper's kernels it does for many short rows, and for a wave of long ones with one scale each, by
-/// the grid `fused` on H100 and H200. Without them, by sm_80 code on an H200: for scales of groups, unless
-/// the rows come in narrow tiles or are very long, and for one scale a row where a row is short or has 128
-/// columns.
+/// Beside Hopper's kernels it does for many short rows, and for long ones with one scale each where there
+/// are more than clusters of the quantizer share, and a wave at most. By the grid `fused` and sizes around
+/// its limits on an H200. Without them, by sm_80 code on an H200: for scales of groups, unless the rows come
+/// in narrow tiles or are very long, and for one scale a row where a row is short or has 128 columns.
 bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kFew = std::int64_t{1} << 20;  // elements
+  constexpr std::int64_t kFewOnHopper = std::int64_t{3} << 19;
+  constexpr std::int64_t kOutOfL2 = std::int64_t{1} << 25;
   constexpr std::int64_t kShort = 4096, kLong = 36864;  // elements of a row
   constexpr std::int64_t kShortOfOneScale = 2048;
   constexpr std::int64_t kReadOnce = 32768;  // more of a token the quantizer reads twice
   const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
   if (runs_wgmma(device)) {
     if (problem.op.factors().size() > 2 || problem.op.has_dense()) return false;
-    if (problem.n() <= kShort) return problem.elements() >= kFew;
-    return one_scale && problem.n() > kReadOnce && problem.rows <= device.sm_count;
+    if (problem.n() <= kShort)
+      return problem.elements() >= (one_scale && problem.n() > kShortOfOneScale ? kOutOfL2 : kFewOnHopper);
+    return one_scale && problem.n() > kReadOnce && problem.rows <= device.sm_count &&
+           2 * problem.rows > device.sm_count;
   }
   const auto cut = mma_kronecker::cut_for(problem.op);
   if (!cut || cut->is_dense()) return true;

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(32 * most_warps(shape_of(16, columns).tile_col
   const int boxes = work.k_steps();
   const bool in_place = work.passes == 1;
   const std::uint32_t slots = ptx::shared_address(shared);
-  const TileInput<columns, kRows> input(work, slots, warp, warps, lane);
+  const TileInput<columns, kRows, true> input(work, slots, warp, warps, lane);
   const std::uint32_t staging = input.address(work.slots);
   const int staged = in_place ? 0 : Form::whole_row ? boxes : warps;
   constexpr int kSecondBytes = 4 * rows::second_words(second);

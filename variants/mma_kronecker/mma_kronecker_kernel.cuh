@@ -62,7 +62,10 @@ __device__ inline std::uint32_t anew(std::uint32_t address) {
 }
 
 /// The tiles of a block in shared memory, `slots` of them; boxes are brought by the warp that they belong to.
-template <int columns, int tile_rows>
+///
+/// @tparam clears  a tile that has fewer rows has zeros in place of the others. What lies there may be no
+///                 numbers, and then takes the long way to codes.
+template <int columns, int tile_rows, bool clears = false>
 class TileInput {
   static constexpr Shape kShape{16, columns, tile_rows};
   static constexpr int kBoxBytes = kShape.box_bytes(), kPieces = kBoxBytes / 16;
@@ -109,9 +112,14 @@ class TileInput {
           copy(i);
       } else {
 #pragma unroll 1
-        for (int i = 0; i < kPieces; i += 32)
-          if (16 * box + loaded_line(columns, i, lane_) < work_.order && loaded_row(columns, i) < rows)
+        for (int i = 0; i < kPieces; i += 32) {
+          if (16 * box + loaded_line(columns, i, lane_) >= work_.order) continue;
+          if (loaded_row(columns, i) < rows) {
             copy(i);
+          } else if constexpr (clears) {
+            ptx::st_shared_v4(to_place(to, loaded_place(columns, i)), {0, 0, 0, 0});
+          }
+        }
       }
     }
   }

@@ -5,14 +5,20 @@
 // numbers, and a NaN is larger than all of them, so that one comparison tells whether the short arithmetic is
 // exact. Scales and codes are those of the epilogues (variants/kit/encode).
 //
+// A launch begins while the rotation ends (griddepcontrol), and waits for it before it reads. On Hopper the
+// blocks of a cluster share a token where there are few: each tells the others its largest |y|.
+//
 // Bit card, quantize_vectors, quantize_blocks and quantize_twice: element bits 0..2 register, 3..7 lane,
-// above: vectors of a lane, then warps. quantize_any: element bits 0..4 lane, above: warps where a block has
-// the group.
+// above: vectors of a lane, then warps, then blocks of a cluster. quantize_any: element bits 0..4 lane,
+// above: warps where a block has the group.
 #pragma once
 
 #include <cstdint>
 
+#include "common/device/ptx/cluster.cuh"
 #include "common/device/ptx/global.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/mbarrier.cuh"
 #include "common/device/storage.cuh"
 #include "variants/kit/encode/row_encoder.cuh"
 #include "variants/rotate_then_quantize/quantizer.hpp"
@@ -90,6 +96,69 @@ __device__ __forceinline__ std::uint32_t largest_of_block(std::uint32_t value) {
   return value;
 }
 
+/// The blocks that share a token: those of a cluster, or one. All threads of all of them come along.
+class Sharers {
+ public:
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  /// They say their largest twice at most, on a barrier for each time.
+  __device__ Sharers()
+      : rank_(static_cast<int>(ptx::cluster_ctarank())), count_(static_cast<int>(ptx::cluster_nctarank())) {
+    if (count_ == 1) return;
+    if (threadIdx.x == 0) {
+      for (std::uint64_t& barrier : told().barriers)
+        ptx::mbarrier_init(ptx::shared_address(&barrier), 1);
+      ptx::fence_mbarrier_init();
+      for (std::uint64_t& barrier : told().barriers)
+        ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&barrier), 4 * count_);
+    }
+    ptx::barrier_cluster_arrive_relaxed();
+  }
+  __device__ int rank() const {
+    return rank_;
+  }
+  __device__ int count() const {
+    return count_;
+  }
+  /// Of a value of each thread.
+  __device__ std::uint32_t largest(std::uint32_t value) {
+    value = largest_of_block(value);
+    if (count_ == 1) return value;
+    if (time_ == 0) ptx::barrier_cluster_wait();  // all blocks are there
+    std::uint32_t* const of_blocks = told().largest[time_];
+    const std::uint32_t barrier = ptx::shared_address(&told().barriers[time_]);
+    if (static_cast<int>(threadIdx.x) < count_) {
+      ptx::st_async_shared_cluster(ptx::mapa(ptx::shared_address(of_blocks + rank_), threadIdx.x), value,
+                                   ptx::mapa(barrier, threadIdx.x));
+    }
+    ptx::mbarrier_wait_parity(barrier, 0);
+    ++time_;
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+    return __reduce_max_sync(0xFFFFFFFFU, lane < count_ ? of_blocks[lane] : 0U);
+  }
+
+ private:
+  struct ToldMaxima {
+    std::uint64_t barriers[2];
+    std::uint32_t largest[2][kMostSharers];
+  };
+  __device__ static ToldMaxima& told() {
+    __shared__ ToldMaxima in_block;
+    return in_block;
+  }
+  int rank_, count_, time_ = 0;
+#else
+  __device__ static int rank() {
+    return 0;
+  }
+  __device__ static int count() {
+    return 1;
+  }
+  __device__ static std::uint32_t largest(std::uint32_t value) {
+    return largest_of_block(value);
+  }
+#endif
+};
+
 /// Over groups of `lanes` lanes, a power of two.
 __device__ __forceinline__ std::uint32_t largest_of_lanes(std::uint32_t value, int lanes) {
   if (lanes == 32) return __reduce_max_sync(0xFFFFFFFFU, value);
@@ -165,14 +234,18 @@ __device__ __forceinline__ Scale scale_for(const encoder::Rule& rule, bool ordin
     return scale;
   }
   const float maximum = encoder::larger(largest, rule.floor);
-  return ordinary ? encoder::scale_of<Form::family, true>(rule, maximum)
-                  : encoder::scale_of<Form::family, false>(rule, maximum);
+  if (!ordinary) return encoder::scale_of<Form::family, false>(rule, maximum);
+  Scale scale = encoder::scale_of<Form::family, true>(rule, maximum);
+  if (maximum == 0.0F) scale.factor = 0.0F;
+  return scale;
 }
 
+/// Zeros are: any finite factor gives their codes.
 template <class Form>
 __device__ __forceinline__ bool is_short(const encoder::Rule& rule, bool finite, float largest) {
   if (rule.given) return finite;
-  return finite && encoder::is_ordinary<Form::family>(rule, encoder::larger(largest, rule.floor));
+  const float maximum = encoder::larger(largest, rule.floor);
+  return finite && (maximum == 0.0F || encoder::is_ordinary<Form::family>(rule, maximum));
 }
 
 template <class Form>
@@ -200,6 +273,7 @@ __device__ __forceinline__ void store_scale_of_group(const Rows& rows, const Sca
 /// Groups of 8 .. 256 elements, a power of two.
 template <class Form, Dtype dtype, int vectors>
 __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ Rows rows) {
+  ptx::griddepcontrol_wait();
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -234,15 +308,18 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
   }
 }
 
-/// One block per group: a token, or what else is a multiple of 8 and fits.
+/// One block per group: a token, or what else is a multiple of 8 and fits. Or the blocks of a cluster, whose
+/// threads then count through.
 template <class Form, Dtype dtype, int vectors>
 __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
+  Sharers sharers;
+  ptx::griddepcontrol_wait();
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
-  const std::int64_t first = blockIdx.x * rows.group;
-  const auto offset = [&](int v) {
-    return (static_cast<int>(threadIdx.x) + v * static_cast<int>(blockDim.x)) * 8;
-  };
+  const std::int64_t group = blockIdx.x / sharers.count(), first = group * rows.group;
+  const int threads = static_cast<int>(blockDim.x) * sharers.count();
+  const int thread = sharers.rank() * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+  const auto offset = [&](int v) { return (thread + v * threads) * 8; };
 
   std::uint32_t words[vectors][kWordsOfVector<dtype>] = {};
 #pragma unroll
@@ -256,10 +333,10 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
     pattern = max(pattern, largest_pattern(words[v]));
     numbers_of_vector<dtype>(words[v], y[v]);
   }
-  pattern = largest_of_block(pattern);
+  pattern = sharers.largest(pattern);
   float largest = number_of_pattern<dtype>(pattern);
   const bool ordinary = is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest);
-  if (!ordinary) largest = __uint_as_float(largest_of_block(largest_number(y)));
+  if (!ordinary) largest = __uint_as_float(sharers.largest(largest_number(y)));
   const Scale scale = scale_for<Form>(rule, ordinary, largest);
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
@@ -267,13 +344,14 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
     codes_of_vector<Form>(out, scale, ordinary, y[v], codes);
     ptx::st_global_if(offset(v) < rows.group, out.codes + (first + offset(v)) * Form::bits / 8, codes);
   }
-  if (threadIdx.x == 0) store_scale_of_group<Form>(rows, scale, blockIdx.x);
+  if (thread == 0) store_scale_of_group<Form>(rows, scale, group);
 }
 
 /// One block per token that is longer than a block holds: read for the largest |y|, and again, out of the L2,
 /// for the codes.
 template <class Form, Dtype dtype>
 __global__ void __launch_bounds__(kMostThreads) quantize_twice(const __grid_constant__ Rows rows) {
+  ptx::griddepcontrol_wait();
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   constexpr int kVectors = 4;
@@ -324,6 +402,7 @@ __global__ void __launch_bounds__(kMostThreads) quantize_twice(const __grid_cons
 /// long; two codes of four bits per lane.
 template <class Form, Dtype dtype>
 __global__ void __launch_bounds__(kMostThreads) quantize_any(const __grid_constant__ Rows rows) {
+  ptx::griddepcontrol_wait();
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   const int team = rows.group >= kGroupOfBlock ? static_cast<int>(blockDim.x) : 32;
@@ -371,6 +450,7 @@ __device__ __forceinline__ void leave_largest(const Rows& rows, float largest) {
 /// Of contiguous rows on the 16-byte grid.
 template <Dtype dtype, int vectors>
 __global__ void __launch_bounds__(128) find_largest_in_vectors(const __grid_constant__ Rows rows) {
+  ptx::griddepcontrol_wait();
   const std::int64_t warp = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5);
   const std::int64_t first = (warp * vectors * 32 + (threadIdx.x & 31)) * 8;
   std::uint32_t words[vectors][kWordsOfVector<dtype>] = {};
@@ -397,6 +477,7 @@ __global__ void __launch_bounds__(128) find_largest_in_vectors(const __grid_cons
 /// Of rows any distance apart.
 template <Dtype dtype>
 __global__ void __launch_bounds__(128) find_largest_of_any(const __grid_constant__ Rows rows) {
+  ptx::griddepcontrol_wait();
   const auto* in = static_cast<const typename Storage<dtype>::Element*>(rows.in);
   float largest = 0.0F;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;

@@ -20,12 +20,14 @@ using Kernel = void (*)(Rows);
 /// Which kernel reads the rows.
 enum class Reader : std::uint8_t {
   vectors,  ///< 16 bytes per lane, groups lie in the 256 elements of a warp; rows are contiguous
-  blocks,   ///< the same, one block per token
+  blocks,   ///< the same, one block per token, or the blocks of a cluster
   twice,    ///< the same of tokens that are longer than a block holds
   any       ///< element by element, one warp or one block per group: all the rest
 };
 /// Of a block: with more, a thread has too few registers for the 64 numbers that it may hold.
 constexpr int kMostThreads = 512;
+/// Blocks that share a token, of which a cluster has eight on every device that has any.
+constexpr int kMostSharers = 8;
 /// From here on Reader::any gives a group a block: number by number, a warp takes milliseconds for a long
 /// one.
 constexpr std::int64_t kGroupOfBlock = 1024;
@@ -34,6 +36,7 @@ struct Launch {
   int vectors = 1;  ///< per lane
   int threads = 128;
   std::int64_t blocks = 1;
+  int sharers = 1;  ///< blocks of a token, a cluster
 };
 
 /// nullptr where no such kernel is compiled.

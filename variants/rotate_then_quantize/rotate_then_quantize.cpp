@@ -2,6 +2,7 @@
 
 #include "common/host/text.hpp"
 #include "variants/auto/auto.hpp"
+#include "variants/rotate_then_quantize/quantizer.hpp"
 
 namespace fwht::rotate_then_quantize {
 namespace {
@@ -46,6 +47,16 @@ Problem rotation_of(const Problem& problem) {
   rotation.encoding = {};
   rotation.out.row_stride = rotation.in.row_stride;
   return rotation;
+}
+
+int sharers_of_token(std::int64_t token, std::int64_t tokens, const DeviceInfo& device) {
+  // Of less, a block reads two vectors a lane sooner than blocks tell each other their largest |y|.
+  constexpr std::int64_t kLong = 8192;
+  int sharers = 1;
+  if (token < kLong || !require_programmatic_launch(device)) return sharers;  // which takes the same code
+  while (sharers < kMostSharers && 2 * sharers * tokens <= device.sm_count)
+    sharers *= 2;
+  return sharers;
 }
 
 const Variant variant{

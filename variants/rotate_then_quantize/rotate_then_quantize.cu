@@ -39,7 +39,7 @@ std::int64_t group_of(const Problem& problem) {
   return 256;
 }
 
-Launch launch_of(const Problem& problem) {
+Launch launch_of(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t group = group_of(problem), elements = problem.elements();
   const auto blocks_of = [](std::int64_t work, std::int64_t each) { return ceil_div(work, each); };
   const bool whole_vectors = problem.contiguous() && group % 8 == 0 && elements % 8 == 0;
@@ -49,10 +49,13 @@ Launch launch_of(const Problem& problem) {
       const int vectors = elements <= std::int64_t{1} << 21 ? 1 : 4;
       return {Reader::vectors, vectors, 128, blocks_of(elements, 1024 * vectors)};
     }
-    if (group <= kLongestToken) {
-      const int vectors = group <= 1024 ? 1 : group <= 4096 ? 2 : group <= 16384 ? 4 : 8;
-      const int threads = static_cast<int>(round_up(ceil_div(group, 8 * vectors), 32));
-      return {Reader::blocks, vectors, threads, elements / group};
+    const std::int64_t tokens = elements / group;
+    const int sharers = sharers_of_token(group, tokens, device);
+    const std::int64_t share = ceil_div(group, sharers);
+    if (share <= kLongestToken) {
+      const int vectors = share <= 1024 ? 1 : share <= 4096 ? 2 : share <= 16384 ? 4 : 8;
+      const int threads = static_cast<int>(round_up(ceil_div(share, 8 * vectors), 32));
+      return {Reader::blocks, vectors, threads, tokens * sharers, sharers};
     }
     return {Reader::twice, 4, kMostThreads, elements / group};
   }
@@ -70,7 +73,10 @@ std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& de
 class TwoLaunches final : public Plan {
  public:
   TwoLaunches(const Problem& problem, const DeviceInfo& device)
-      : Plan(problem), rotation_(rotation_plan(problem, device)), launch_(launch_of(problem)) {
+      : Plan(problem),
+        rotation_(rotation_plan(problem, device)),
+        launch_(launch_of(problem, device)),
+        overlaps_(require_programmatic_launch(device)) {
     dispatch_dtype(problem.dtype(), [&](auto dtype) {
       kernel_ = dispatch_format(problem.encoding.format,
                                 [&](auto format) { return find_kernel<dtype(), format()>(launch_); });
@@ -104,28 +110,18 @@ class TwoLaunches final : public Plan {
     settings.emplace_back("vectors_per_lane", std::int64_t{launch_.vectors});
     settings.emplace_back("threads", std::int64_t{launch_.threads});
     settings.emplace_back("blocks", launch_.blocks);
+    settings.emplace_back("blocks_per_token", std::int64_t{launch_.sharers});
     return settings;
   }
 
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
-    const void* rows = operands.in;
-    if (rotation_) {
-      Operands rotated = operands;
-      rotated.out = workspace_.as<void>();
-      rotated.scales = nullptr;
-      rotated.scales_bytes = -1;
-      rotated.tensor_scale = 0.0F;
-      rotated.tensor_scale_at = nullptr;
-      rotation_->execute(rotated, stream);
-      rows = workspace_.as<void>();
-    }
     const Problem& p = problem();
     const std::int64_t group = group_of(p);
     const std::int64_t columns = scale_shape(p.encoding, p.rows, p.n()).columns;
     const int log_columns = is_power_of_two(columns) ? log2_floor(columns) : -1;
     Rows what{encoder::output_of(p, operands, group),
-              rows,
+              operands.in,
               p.elements(),
               token_length(p.encoding, p.n()),
               group,
@@ -134,20 +130,41 @@ class TwoLaunches final : public Plan {
               p.out.row_stride,
               log_columns};
     what.out.largest = largest_.as<std::uint32_t>();
+    // Ahead of the rotation, behind which kernels alone may begin early.
     if (what.out.pads)
       FWHT_CUDA(cudaMemsetAsync(operands.scales, 0, static_cast<std::size_t>(p.scale_bytes_out()), stream));
-    if (what.out.largest != nullptr) {
+    if (what.out.largest != nullptr)
       FWHT_CUDA(cudaMemsetAsync(what.out.largest, 0, sizeof(std::uint32_t), stream));
+    if (rotation_) {
+      Operands rotated = operands;
+      rotated.out = workspace_.as<void>();
+      rotated.scales = nullptr;
+      rotated.scales_bytes = -1;
+      rotated.tensor_scale = 0.0F;
+      rotated.tensor_scale_at = nullptr;
+      rotation_->execute(rotated, stream);
+      what.in = workspace_.as<void>();
+    }
+    bool behind_kernel = rotation_ != nullptr;
+    if (what.out.largest != nullptr) {
       const std::int64_t blocks = launch_.reader == Reader::vectors
                                       ? ceil_div(p.elements(), 128 * 4 * 8)
                                       : std::min<std::int64_t>(ceil_div(p.elements(), 128), 4096);
-      launch(find_largest_, {.blocks = blocks, .threads = 128}, stream, what);
+      launch(find_largest_, {.blocks = blocks, .threads = 128, .programmatic = overlaps_ && behind_kernel},
+             stream, what);
+      behind_kernel = true;
     }
-    launch(kernel_, {.blocks = launch_.blocks, .threads = launch_.threads}, stream, what);
+    launch(kernel_,
+           {.blocks = launch_.blocks,
+            .threads = launch_.threads,
+            .cluster = launch_.sharers,
+            .programmatic = overlaps_ && behind_kernel},
+           stream, what);
   }
 
   std::unique_ptr<Plan> rotation_;
   Launch launch_;
+  bool overlaps_;  ///< a launch behind another of the plan may begin before that has ended
   Kernel kernel_ = nullptr, find_largest_ = nullptr;
   DeviceArray workspace_, largest_;
 };

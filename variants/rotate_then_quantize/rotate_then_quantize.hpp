@@ -3,6 +3,7 @@
 // alone.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "common/contract/variant.hpp"
@@ -15,5 +16,11 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 
 /// The rotation of the problem: into rows as far apart as the input's.
 Problem rotation_of(const Problem& problem);
+
+/// Blocks that share a token, a cluster, where each of `tokens` has a scale of its own: as many as let all of
+/// them run at once, and 1 of short tokens, or where no code for clusters is compiled.
+///
+/// @param token  elements
+int sharers_of_token(std::int64_t token, std::int64_t tokens, const DeviceInfo& device);
 
 }  // namespace fwht::rotate_then_quantize

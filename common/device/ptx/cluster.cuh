@@ -13,6 +13,13 @@ __device__ inline std::uint32_t cluster_ctarank() {
   return rank;
 }
 
+/// %cluster_nctarank: how many blocks the cluster has; 1 where none was asked for.
+__device__ inline std::uint32_t cluster_nctarank() {
+  std::uint32_t blocks = 0;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+  return blocks;
+}
+
 /// %clusterid.x: this cluster's number in a grid of one dimension.
 __device__ inline std::uint32_t clusterid() {
   std::uint32_t id;
