@@ -366,9 +366,8 @@ def own_by_size(device: Device, dtype: str) -> pd.DataFrame:
 def covers_widths(device: Device) -> bool:
     """Whether rows of any length were measured in place, as the grid `widths` does: not beside codes alone, nor at the few sizes of
     the grid `tune` or of a part of it."""
-    results = device.results
-    grids = {Path(str(folder.context.get("grid"))).stem for folder in device.folders if folder.has("results.csv")}
-    return grids != {"tune"} and bool(((results["family"] == "width") & (results["placement"] == "in")).any())
+    timed = [f.results for f in device.folders if f.has("results.csv") and Path(str(f.context.get("grid"))).stem != "tune"]
+    return any(bool(((rows["placement"] == "in") & (rows["n"] & (rows["n"] - 1) != 0)).any()) for rows in timed)
 
 
 def covers_tune(device: Device) -> int:

@@ -485,6 +485,8 @@ def test_few_row_lengths_beside_codes_are_no_run_of_row_lengths(tmp_path):
 
     assert lengths("widths", placement="in") and not lengths("fused", placement="out")
     assert not lengths("tune", placement="in") and not lengths("tune.grid", placement="in")
+    (both,) = load([tmp_path / "tune", tmp_path / "fused"])
+    assert not tables.covers_widths(both), "both of one commit"
 
 
 def test_times_beside_another_variant_by_place(tmp_path):

@@ -96,14 +96,17 @@ __device__ __forceinline__ std::uint32_t largest_of_block(std::uint32_t value) {
   return value;
 }
 
-/// The blocks that share a token: those of a cluster, or one. All threads of all of them come along.
-class Sharers {
+/// Who has a token: this block alone, or the blocks of a cluster. All threads of all of them come along.
+struct OneBlock {
+  __device__ static int rank() { return 0; }
+  __device__ static int count() { return 1; }
+  __device__ static std::uint32_t largest(std::uint32_t value) { return largest_of_block(value); }
+};
+class Cluster {
  public:
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  /// They say their largest twice at most, on a barrier for each time.
-  __device__ Sharers()
+  /// Its blocks say their largest twice at most, on a barrier for each time.
+  __device__ Cluster()
       : rank_(static_cast<int>(ptx::cluster_ctarank())), count_(static_cast<int>(ptx::cluster_nctarank())) {
-    if (count_ == 1) return;
     if (threadIdx.x == 0) {
       for (std::uint64_t& barrier : told().barriers)
         ptx::mbarrier_init(ptx::shared_address(&barrier), 1);
@@ -113,16 +116,11 @@ class Sharers {
     }
     ptx::barrier_cluster_arrive_relaxed();
   }
-  __device__ int rank() const {
-    return rank_;
-  }
-  __device__ int count() const {
-    return count_;
-  }
+  __device__ int rank() const { return rank_; }
+  __device__ int count() const { return count_; }
   /// Of a value of each thread.
   __device__ std::uint32_t largest(std::uint32_t value) {
     value = largest_of_block(value);
-    if (count_ == 1) return value;
     if (time_ == 0) ptx::barrier_cluster_wait();  // all blocks are there
     std::uint32_t* const of_blocks = told().largest[time_];
     const std::uint32_t barrier = ptx::shared_address(&told().barriers[time_]);
@@ -146,17 +144,6 @@ class Sharers {
     return in_block;
   }
   int rank_, count_, time_ = 0;
-#else
-  __device__ static int rank() {
-    return 0;
-  }
-  __device__ static int count() {
-    return 1;
-  }
-  __device__ static std::uint32_t largest(std::uint32_t value) {
-    return largest_of_block(value);
-  }
-#endif
 };
 
 /// Over groups of `lanes` lanes, a power of two.
@@ -225,8 +212,9 @@ __device__ __forceinline__ void codes_of_vector(const Output& out, const Scale& 
   }
 }
 
-/// @param rule  of rule_in_kernel()
-template <class Form>
+/// @tparam zeros  see is_short
+/// @param rule    of rule_in_kernel()
+template <class Form, bool zeros>
 __device__ __forceinline__ Scale scale_for(const encoder::Rule& rule, bool ordinary, float largest) {
   if (rule.given) {
     Scale scale;
@@ -234,18 +222,19 @@ __device__ __forceinline__ Scale scale_for(const encoder::Rule& rule, bool ordin
     return scale;
   }
   const float maximum = encoder::larger(largest, rule.floor);
-  if (!ordinary) return encoder::scale_of<Form::family, false>(rule, maximum);
-  Scale scale = encoder::scale_of<Form::family, true>(rule, maximum);
-  if (maximum == 0.0F) scale.factor = 0.0F;
-  return scale;
+  if (zeros && maximum == 0.0F) return encoder::scale_of<Form::family, false>(rule, maximum);
+  return ordinary ? encoder::scale_of<Form::family, true>(rule, maximum)
+                  : encoder::scale_of<Form::family, false>(rule, maximum);
 }
 
-/// Zeros are: any finite factor gives their codes.
-template <class Form>
+/// @tparam zeros  groups of zeros are, too, of which a product keeps the signs. Asking takes time where a
+///                lane asks for each of many vectors.
+template <class Form, bool zeros>
 __device__ __forceinline__ bool is_short(const encoder::Rule& rule, bool finite, float largest) {
   if (rule.given) return finite;
   const float maximum = encoder::larger(largest, rule.floor);
-  return finite && (maximum == 0.0F || encoder::is_ordinary<Form::family>(rule, maximum));
+  if (zeros && finite && maximum == 0.0F) return rule.codes != encoder::Codes::by_quotient;
+  return finite && encoder::is_ordinary<Form::family>(rule, encoder::larger(largest, rule.floor));
 }
 
 template <class Form>
@@ -274,6 +263,7 @@ __device__ __forceinline__ void store_scale_of_group(const Rows& rows, const Sca
 template <class Form, Dtype dtype, int vectors>
 __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ Rows rows) {
   ptx::griddepcontrol_wait();
+  constexpr bool kZeros = Form::family == Family::f32 && vectors == 1;
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -294,10 +284,10 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
     float largest =
         out.largest != nullptr ? __uint_as_float(*out.largest) : number_of_pattern<dtype>(pattern);
     const bool ordinary =
-        __all_sync(0xFFFFFFFFU, is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest));
+        __all_sync(0xFFFFFFFFU, is_short<Form, kZeros>(rule, pattern < kInfinityPattern<dtype>, largest));
     if (!ordinary && out.largest == nullptr)
       largest = __uint_as_float(largest_of_lanes(largest_number(y), out.lanes));
-    const Scale scale = scale_for<Form>(rule, ordinary, largest);
+    const Scale scale = scale_for<Form, kZeros>(rule, ordinary, largest);
 
     std::uint32_t codes[Form::words];
     codes_of_vector<Form>(out, scale, ordinary, y[0], codes);
@@ -308,12 +298,9 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
   }
 }
 
-/// One block per group: a token, or what else is a multiple of 8 and fits. Or the blocks of a cluster, whose
-/// threads then count through.
-template <class Form, Dtype dtype, int vectors>
-__global__ void quantize_blocks(const __grid_constant__ Rows rows) {
-  Sharers sharers;
-  ptx::griddepcontrol_wait();
+/// @param sharers  their threads count through
+template <class Form, Dtype dtype, int vectors, class Sharers>
+__device__ __forceinline__ void quantize_token(const Rows& rows, Sharers& sharers) {
   const Output& out = rows.out;
   const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   const std::int64_t group = blockIdx.x / sharers.count(), first = group * rows.group;
@@ -335,9 +322,9 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
   }
   pattern = sharers.largest(pattern);
   float largest = number_of_pattern<dtype>(pattern);
-  const bool ordinary = is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest);
+  const bool ordinary = is_short<Form, true>(rule, pattern < kInfinityPattern<dtype>, largest);
   if (!ordinary) largest = __uint_as_float(sharers.largest(largest_number(y)));
-  const Scale scale = scale_for<Form>(rule, ordinary, largest);
+  const Scale scale = scale_for<Form, true>(rule, ordinary, largest);
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     std::uint32_t codes[Form::words];
@@ -345,6 +332,24 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
     ptx::st_global_if(offset(v) < rows.group, out.codes + (first + offset(v)) * Form::bits / 8, codes);
   }
   if (thread == 0) store_scale_of_group<Form>(rows, scale, group);
+}
+
+/// One block per group: a token, or what else is a multiple of 8 and fits.
+template <class Form, Dtype dtype, int vectors>
+__global__ void quantize_blocks(const __grid_constant__ Rows rows) {
+  ptx::griddepcontrol_wait();
+  OneBlock block;
+  quantize_token<Form, dtype, vectors>(rows, block);
+}
+
+/// A cluster per token.
+template <class Form, Dtype dtype, int vectors>
+__global__ void __launch_bounds__(kMostThreads) quantize_clusters(const __grid_constant__ Rows rows) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  Cluster cluster;
+  ptx::griddepcontrol_wait();
+  quantize_token<Form, dtype, vectors>(rows, cluster);
+#endif
 }
 
 /// One block per token that is longer than a block holds: read for the largest |y|, and again, out of the L2,
@@ -377,7 +382,7 @@ __global__ void __launch_bounds__(kMostThreads) quantize_twice(const __grid_cons
       [&](const Words<dtype>& words, std::int64_t) { pattern = max(pattern, largest_pattern(words)); });
   pattern = largest_of_block(pattern);
   float largest = number_of_pattern<dtype>(pattern);
-  const bool ordinary = is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest);
+  const bool ordinary = is_short<Form, true>(rule, pattern < kInfinityPattern<dtype>, largest);
   if (!ordinary) {
     std::uint32_t number = 0;
     for_each_vector([&](const Words<dtype>& words, std::int64_t) {
@@ -387,7 +392,7 @@ __global__ void __launch_bounds__(kMostThreads) quantize_twice(const __grid_cons
     });
     largest = __uint_as_float(largest_of_block(number));
   }
-  const Scale scale = scale_for<Form>(rule, ordinary, largest);
+  const Scale scale = scale_for<Form, true>(rule, ordinary, largest);
   for_each_vector([&](const Words<dtype>& words, std::int64_t offset) {
     float y[8];
     numbers_of_vector<dtype>(words, y);
@@ -426,7 +431,7 @@ __global__ void __launch_bounds__(kMostThreads) quantize_any(const __grid_consta
       const std::uint32_t own = __float_as_uint(largest);
       largest = __uint_as_float(team == 32 ? largest_of_lanes(own, 32) : largest_of_block(own));
     }
-    const Scale scale = scale_for<Form>(rule, false, largest);
+    const Scale scale = scale_for<Form, false>(rule, false, largest);
     for (std::int64_t e = begin + member * kPerByte; e < end; e += team * kPerByte) {
       float y[8] = {};
 #pragma unroll
@@ -511,6 +516,12 @@ Kernel find_kernel(const Launch& launch) {
           default:
             return nullptr;
         }
+      }
+      return nullptr;
+    case Reader::clusters:
+      if constexpr (kFamily == Family::f32) {
+        using Whole = encoder::Form<element_of(format), kFamily, true>;
+        return launch.vectors == 2 ? quantize_clusters<Whole, dtype, 2> : quantize_clusters<Whole, dtype, 8>;
       }
       return nullptr;
     case Reader::twice:

@@ -19,10 +19,11 @@ using Kernel = void (*)(Rows);
 
 /// Which kernel reads the rows.
 enum class Reader : std::uint8_t {
-  vectors,  ///< 16 bytes per lane, groups lie in the 256 elements of a warp; rows are contiguous
-  blocks,   ///< the same, one block per token, or the blocks of a cluster
-  twice,    ///< the same of tokens that are longer than a block holds
-  any       ///< element by element, one warp or one block per group: all the rest
+  vectors,   ///< 16 bytes per lane, groups lie in the 256 elements of a warp; rows are contiguous
+  blocks,    ///< the same, one block per token
+  clusters,  ///< the same, the blocks of a cluster per token; two vectors per lane or eight
+  twice,     ///< the same of tokens that are longer than a block holds
+  any        ///< element by element, one warp or one block per group: all the rest
 };
 /// Of a block: with more, a thread has too few registers for the 64 numbers that it may hold.
 constexpr int kMostThreads = 512;

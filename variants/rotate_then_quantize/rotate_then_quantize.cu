@@ -53,9 +53,15 @@ Launch launch_of(const Problem& problem, const DeviceInfo& device) {
     const int sharers = sharers_of_token(group, tokens, device);
     const std::int64_t share = ceil_div(group, sharers);
     if (share <= kLongestToken) {
+      const auto threads_of = [&](int vectors) {
+        return static_cast<int>(round_up(ceil_div(share, 8 * vectors), 32));
+      };
+      if (sharers > 1) {
+        const int vectors = share <= kMostThreads * 16 ? 2 : 8;
+        return {Reader::clusters, vectors, threads_of(vectors), tokens * sharers, sharers};
+      }
       const int vectors = share <= 1024 ? 1 : share <= 4096 ? 2 : share <= 16384 ? 4 : 8;
-      const int threads = static_cast<int>(round_up(ceil_div(share, 8 * vectors), 32));
-      return {Reader::blocks, vectors, threads, tokens * sharers, sharers};
+      return {Reader::blocks, vectors, threads_of(vectors), tokens};
     }
     return {Reader::twice, 4, kMostThreads, elements / group};
   }
@@ -76,7 +82,7 @@ class TwoLaunches final : public Plan {
       : Plan(problem),
         rotation_(rotation_plan(problem, device)),
         launch_(launch_of(problem, device)),
-        overlaps_(require_programmatic_launch(device)) {
+        begins_early_(begins_early(problem, device)) {
     dispatch_dtype(problem.dtype(), [&](auto dtype) {
       kernel_ = dispatch_format(problem.encoding.format,
                                 [&](auto format) { return find_kernel<dtype(), format()>(launch_); });
@@ -105,12 +111,13 @@ class TwoLaunches final : public Plan {
       for (const Setting& setting : rotation_->settings())
         settings.emplace_back("rotation_" + setting.first, setting.second);
     }
-    constexpr const char* kReaders[] = {"vectors", "blocks", "twice", "any"};
+    constexpr const char* kReaders[] = {"vectors", "blocks", "clusters", "twice", "any"};
     settings.emplace_back("quantizer", std::string(kReaders[static_cast<int>(launch_.reader)]));
     settings.emplace_back("vectors_per_lane", std::int64_t{launch_.vectors});
     settings.emplace_back("threads", std::int64_t{launch_.threads});
     settings.emplace_back("blocks", launch_.blocks);
     settings.emplace_back("blocks_per_token", std::int64_t{launch_.sharers});
+    settings.emplace_back("quantizer_launch", std::string(begins_early_ ? "programmatic" : "ordinary"));
     return settings;
   }
 
@@ -130,7 +137,7 @@ class TwoLaunches final : public Plan {
               p.out.row_stride,
               log_columns};
     what.out.largest = largest_.as<std::uint32_t>();
-    // Ahead of the rotation, behind which kernels alone may begin early.
+    // Ahead of the rotation, behind which a kernel alone may begin early.
     if (what.out.pads)
       FWHT_CUDA(cudaMemsetAsync(operands.scales, 0, static_cast<std::size_t>(p.scale_bytes_out()), stream));
     if (what.out.largest != nullptr)
@@ -145,26 +152,25 @@ class TwoLaunches final : public Plan {
       rotation_->execute(rotated, stream);
       what.in = workspace_.as<void>();
     }
-    bool behind_kernel = rotation_ != nullptr;
+    bool early = begins_early_;
     if (what.out.largest != nullptr) {
       const std::int64_t blocks = launch_.reader == Reader::vectors
                                       ? ceil_div(p.elements(), 128 * 4 * 8)
                                       : std::min<std::int64_t>(ceil_div(p.elements(), 128), 4096);
-      launch(find_largest_, {.blocks = blocks, .threads = 128, .programmatic = overlaps_ && behind_kernel},
-             stream, what);
-      behind_kernel = true;
+      launch(find_largest_, {.blocks = blocks, .threads = 128, .programmatic = early}, stream, what);
+      early = false;
     }
     launch(kernel_,
            {.blocks = launch_.blocks,
             .threads = launch_.threads,
             .cluster = launch_.sharers,
-            .programmatic = overlaps_ && behind_kernel},
+            .programmatic = early},
            stream, what);
   }
 
   std::unique_ptr<Plan> rotation_;
   Launch launch_;
-  bool overlaps_;  ///< a launch behind another of the plan may begin before that has ended
+  bool begins_early_;
   Kernel kernel_ = nullptr, find_largest_ = nullptr;
   DeviceArray workspace_, largest_;
 };

@@ -17,6 +17,10 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 /// The rotation of the problem: into rows as far apart as the input's.
 Problem rotation_of(const Problem& problem);
 
+/// Whether the launch behind the rotation begins while that runs, by programmatic dependent launch: where
+/// the kernel of the rotation lets it begin, and rows do not come out of memory.
+bool begins_early(const Problem& problem, const DeviceInfo& device);
+
 /// Blocks that share a token, a cluster, where each of `tokens` has a scale of its own: as many as let all of
 /// them run at once, and 1 of short tokens, or where no code for clusters is compiled.
 ///
