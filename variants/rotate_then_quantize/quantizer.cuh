@@ -5,8 +5,8 @@
 // numbers, and a NaN is larger than all of them, so that one comparison tells whether the short arithmetic is
 // exact. Scales and codes are those of the epilogues (variants/kit/encode).
 //
-// A launch begins while the rotation ends (griddepcontrol), and waits for it before it reads. On Hopper the
-// blocks of a cluster share a token where there are few: each tells the others its largest |y|.
+// A launch may begin while the rotation runs, and waits for its end before it reads (griddepcontrol). On
+// Hopper the blocks of a cluster share a token where there are few: each tells the others its largest |y|.
 //
 // Bit card, quantize_vectors, quantize_blocks and quantize_twice: element bits 0..2 register, 3..7 lane,
 // above: vectors of a lane, then warps, then blocks of a cluster. quantize_any: element bits 0..4 lane,

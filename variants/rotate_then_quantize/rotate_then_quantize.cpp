@@ -69,7 +69,8 @@ int sharers_of_token(std::int64_t token, std::int64_t tokens, const DeviceInfo& 
   // Of less, a block reads two vectors a lane sooner than blocks tell each other their largest |y|.
   constexpr std::int64_t kLong = 8192;
   int sharers = 1;
-  if (token < kLong || !require_programmatic_launch(device)) return sharers;  // which takes the same code
+  // Code for programmatic launches, of sm_90 and later, is code for clusters.
+  if (token < kLong || !require_programmatic_launch(device)) return sharers;
   while (sharers < kMostSharers && 2 * sharers * tokens <= device.sm_count)
     sharers *= 2;
   return sharers;

@@ -63,7 +63,7 @@ Launch launch_of(const Problem& problem, const DeviceInfo& device) {
       const int vectors = share <= 1024 ? 1 : share <= 4096 ? 2 : share <= 16384 ? 4 : 8;
       return {Reader::blocks, vectors, threads_of(vectors), tokens};
     }
-    return {Reader::twice, 4, kMostThreads, elements / group};
+    return {Reader::twice, 4, kMostThreads, tokens};
   }
   const bool has_block = group >= kGroupOfBlock;
   const std::int64_t groups = ceil_div(elements, group), groups_of_block = has_block ? 1 : 4;
