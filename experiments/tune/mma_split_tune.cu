@@ -58,11 +58,12 @@ struct IgnoreNonFinite {
   __device__ static bool stored_rows(const Batch&, const DeviceWarp<tile>&, const Prologue&, int, bool) {
     return false;
   }
-  template <Tile tile, Access access, bool lanes_talk, class Prologue>
-  __device__ static void put_and_meet(const Batch&, DeviceWarp<tile>& warp, const Prologue&, int self,
+  template <Tile tile, Access access, class Writer, class Prologue>
+  __device__ static bool put_and_meet(const Batch&, DeviceWarp<tile>& warp, const Prologue&, int self,
                                       const float (&x)[tile.vectors][8], bool) {
     rows::exchange_put(warp, self, x);
     __syncthreads();
+    return false;
   }
 };
 

@@ -57,26 +57,37 @@ std::int64_t most_clusters(int blocks_per_sm, int cluster, std::int64_t sm_count
   return kGpcs * (blocks_per_sm * sm_count / (kGpcs * cluster));
 }
 
+/// Whether every block has a multiprocessor to itself. Measured on an H200: clusters of five to seven reach
+/// three quarters of its multiprocessors, of three and four ten elevenths.
+bool are_alone(std::int64_t rows, int cluster, std::int64_t sm_count) {
+  const std::int64_t blocks = rows * cluster;
+  return cluster >= 5 ? 4 * blocks <= 3 * sm_count : 11 * blocks <= 10 * sm_count;
+}
+
 }  // namespace
 
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
   const std::optional<Choice> many = choice_for(op);
   if (!many) return std::nullopt;
   const FactorParts parts = *parts_of(op);
-  bool is_first = true;
+  std::optional<Choice> first, crowded;
   for (const Launch& launch : kFewRows) {
     const int order = order_in(launch, parts);
     if (2 * order <= launch.shape.order) continue;  // too short to gain, or 0
     // Codes are those of the rows that a plain plan writes.
     if (many->launch.writes_codes() && !launch.writes_codes()) continue;
-    // Another one takes more rows, but is slower, unless it is made for this length.
-    if (!is_first && order != launch.shape.order) continue;
-    is_first = false;
     const Choice choice{launch, order, parts.slow, parts.second};
-    if (choice.cluster() > 1 && rows <= most_clusters(launch.blocks_per_sm, choice.cluster(), sm_count))
-      return choice;
+    if (!first) first = choice;
+    // Of as many blocks as these, half as many pay once they would share multiprocessors.
+    const bool halves = first->cluster() >= 6 && launch.shape.columns == 2 * first->launch.shape.columns;
+    // Another one takes more rows, but is slower, unless it is made for this length.
+    if (choice != *first && order != launch.shape.order && !halves) continue;
+    if (choice.cluster() == 1 || rows > most_clusters(launch.blocks_per_sm, choice.cluster(), sm_count))
+      continue;
+    if (are_alone(rows, choice.cluster(), sm_count) && (choice == *first || halves)) return choice;
+    if (!crowded) crowded = choice;
   }
-  return std::nullopt;
+  return crowded;
 }
 
 std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& factor) {

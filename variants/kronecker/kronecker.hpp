@@ -129,7 +129,7 @@ struct Launch {
   /// staged at once.
   constexpr bool writes_codes() const {
     return places == 0 && passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560 &&
-           !(spread && shape.columns > 64);
+           shape.n() <= 32768;
   }
   /// Behind the barriers, where the maxima of whole rows are asked for: a number of each warp with results
   /// and row of the tile. Twice, so that nobody writes what another warp still reads; spread, a barrier is
@@ -214,6 +214,7 @@ inline constexpr Launch kFewRows[] = {
     spread_launch({320, 64}, 2),          // to 20480
     spread_launch({448, 64}, 2),          // to 28672
     spread_launch({512, 64}, 2),          // to 32768
+    spread_launch({224, 128}, 2),         // 21504 to 28672, more rows
     spread_launch({428, 32}, 7),          // 13696
     spread_launch({288, 128}, 2),         // to 36864
     spread_launch({416, 128}, 2),         // to 53248
@@ -253,7 +254,7 @@ struct Choice {
 std::optional<Choice> choice_for(const Operator& op);
 
 /// The same for few rows: the first of kFewRows that serves the operator, or a later one that is made for
-/// this length, if it takes so many rows. None otherwise.
+/// this length or has twice the columns, if it takes so many rows. None otherwise.
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count);
 
 /// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.

@@ -240,10 +240,12 @@ TEST(Kronecker, TheMapsOfFewRowsGiveTheTransform) {
   for (const char* text : {"20x256", "28tx256", "172x64", "116x128", "20x1024", "28x1024", "428x32", "180x16",
                            "36x1024", "52x1024", "76x2x36x2", "116tx4x28x2"}) {
     const Operator op = parse_operator(text);
-    const std::optional<Choice> choice = few_rows_choice_for(op, 1, 132);
-    ASSERT_TRUE(choice.has_value()) << text;
-    const std::vector<int> row = random_row(op.n(), 0);
-    EXPECT_EQ(transformed(*choice, {row})[0], expected(op, row)) << text;
+    for (const std::int64_t rows : {1, 24}) {
+      const std::optional<Choice> choice = few_rows_choice_for(op, rows, 132);
+      ASSERT_TRUE(choice.has_value()) << text << ", " << rows << " rows";
+      const std::vector<int> row = random_row(op.n(), 0);
+      EXPECT_EQ(transformed(*choice, {row})[0], expected(op, row)) << text << ", " << rows << " rows";
+    }
   }
 }
 
@@ -256,6 +258,17 @@ TEST(Kronecker, FewRowsAreThoseWhoseClustersFit) {
   EXPECT_EQ(few_rows_choice_for(two, 24, 132)->cluster(), 5);
   EXPECT_EQ(few_rows_choice_for(two, 25, 132)->cluster(), 3) << "the next launch";
   EXPECT_FALSE(few_rows_choice_for(two, 41, 132).has_value());
+  const Operator seven = parse_operator("28x1024");
+  const auto clusters = [&](std::int64_t rows) { return few_rows_choice_for(seven, rows, 132)->cluster(); };
+  EXPECT_EQ(clusters(14), 7) << "98 blocks";
+  EXPECT_EQ(clusters(15), 4) << "105 blocks would share multiprocessors, 60 do not";
+  EXPECT_EQ(clusters(30), 4);
+  EXPECT_EQ(clusters(31), 7) << "both share";
+  EXPECT_EQ(clusters(32), 7);
+  EXPECT_EQ(clusters(33), 4) << "two on a multiprocessor";
+  EXPECT_EQ(clusters(64), 4);
+  EXPECT_FALSE(few_rows_choice_for(seven, 65, 132).has_value());
+  EXPECT_EQ(few_rows_choice_for(parse_operator("20x1024"), 48, 132)->cluster(), 5) << "three are no faster";
   for (const Launch& launch : kFewRows) {
     EXPECT_LE(launch.shape.warpgroups(), 8) << "the largest cluster of every device";
     EXPECT_LE(launch.shared_bytes(), h200_description().shared_bytes_per_block);

@@ -11,6 +11,10 @@ namespace fwht::passes {
 extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
+
+/// Whether one kernel holds each row of the problem, whose type is none of 16 bits and which has inner = 1.
+bool holds_rows(const Problem& problem, const DeviceInfo& device);
+
 std::unique_ptr<Plan> make_f16_plan(const Problem& problem, const DeviceInfo& device);
 std::unique_ptr<Plan> make_bf16_plan(const Problem& problem, const DeviceInfo& device);
 std::unique_ptr<Plan> make_fp64_plan(const Problem& problem, const DeviceInfo& device);

@@ -438,8 +438,7 @@ class WholeRowsPlan final : public Plan {
 
 template <class Number>
 std::unique_ptr<Plan> make_plan_of(const Problem& problem, const DeviceInfo& device) {
-  if (problem.inner == 1 &&
-      is_one_pass(word_of_number<Number>(), log2_floor(problem.n()), device.shared_bytes_per_block))
+  if (problem.inner == 1 && holds_rows(problem, device))
     return std::make_unique<WholeRowsPlan<Number>>(problem, device);
   return std::make_unique<PassesPlan<Number>>(problem, device);
 }

@@ -921,6 +921,19 @@ TEST(Passes, RowsTakeOnePassWhereABlockHoldsThem) {
   }
 }
 
+TEST(Passes, FewOfTheLongestRowsAreSpread) {
+  const DeviceInfo device = h200_description();
+  const auto holds = [&](const char* text) { return holds_rows(parse_problem(text), device); };
+  for (const std::string longest : {"f32/n32768", "i32/n32768", "f64/n16384", "i64/n16384"}) {
+    EXPECT_FALSE(holds((longest + "/r1").c_str()));
+    EXPECT_FALSE(holds((longest + "/r44").c_str()));
+    EXPECT_TRUE(holds((longest + "/r45").c_str())) << "more than a third of its 132 multiprocessors";
+    EXPECT_TRUE(holds((longest + "/r1/out/sequency").c_str())) << "permuted rows are held";
+  }
+  EXPECT_TRUE(holds("f32/n16384/r1"));
+  EXPECT_TRUE(holds("f64/n8192/r1"));
+}
+
 TEST(Passes, RefusesWhatABlockHasTooLittleSharedMemoryFor) {
   DeviceInfo small = a100_description();
   small.shared_bytes_per_block = 49152;

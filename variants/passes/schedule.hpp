@@ -119,6 +119,14 @@ constexpr bool is_one_pass(Word word, int log_n, std::int64_t shared_per_block) 
          row_tile(word, log_n, false).shared_bytes() <= shared_per_block;
 }
 
+/// So few of the longest rows leave multiprocessors idle: two short passes give each row 32 blocks, and take
+/// less than one block that holds it.
+///
+/// @param rows  of 2^log_n elements, in natural order
+constexpr bool is_spread(Word word, int log_n, std::int64_t rows, int sm_count) {
+  return log_n == largest_whole_log_n(word) && 3 * rows <= sm_count;
+}
+
 /// Blocks that start apart: block i waits i mod groups times `clocks`.
 struct Turns {
   unsigned clocks = 0, groups = 1;
@@ -143,7 +151,7 @@ constexpr int largest_inside_l2(Word word) {
   return word == Word::eight_bytes ? 22 : 23;
 }
 
-/// Below kSmallestLongLogN, rows that a block of the device does not hold: two short passes. Not measured.
+/// Below kSmallestLongLogN, few rows, and those that a block of the device does not hold: two short passes.
 constexpr Schedule of_short_vectors(Word word, int log_n) {
   if (word == Word::eight_bytes) return {Lowest::pass, log_n - 5, wide_tile(5), {}, 0, true};
   return {Lowest::pass, log_n - 5, column_tile(5), {}, 0, true};
@@ -256,7 +264,7 @@ constexpr int smallest_shared_log_n(Word word) {
   return word == Word::eight_bytes ? 14 : 15;
 }
 
-/// Of rows that are not is_one_pass().
+/// Of rows that are not is_one_pass(), or are few.
 ///
 /// @param bytes             of all vectors
 /// @param shared_per_block  bytes of shared memory that a block may have
