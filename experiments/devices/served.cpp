@@ -16,6 +16,7 @@
 #include "variants/linear/w4a16/w4a16.hpp"
 #include "variants/mma_split/plain_launches.hpp"
 #include "variants/mma_split/streamed_shape.hpp"
+#include "variants/passes/passes.hpp"
 #include "variants/passes/schedule.hpp"
 #include "variants/registry.hpp"
 #include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
@@ -96,6 +97,11 @@ BlockNeeds passes_needs(const Problem& problem, const DeviceInfo& device) {
   if (!problem.is_arranged_plainly()) return {};  // supports() has asked each of its tiles
   if (passes::is_rounded(problem.dtype())) {
     return {passes::rounded_passes(log2_floor(problem.n()), device.shared_bytes_per_block).shared_bytes(), 0};
+  }
+  if (passes::holds_rows(problem, device)) {
+    const passes::RowTile tile =
+        passes::row_tile(passes::word_of(problem.dtype()), log2_floor(problem.n()), false);
+    return {tile.shared_bytes(), tile.threads()};
   }
   const passes::Schedule schedule =
       passes::schedule_for(passes::word_of(problem.dtype()), log2_floor(problem.n()),

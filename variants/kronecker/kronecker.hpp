@@ -126,7 +126,7 @@ struct Launch {
   }
 
   /// Whether there are kernels that write codes: rows of large models, of which a warp has all that it makes
-  /// staged at once.
+  /// staged at once. Among many, longer rows are made in rings, which write none.
   constexpr bool writes_codes() const {
     return places == 0 && passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560 &&
            shape.n() <= 32768;
@@ -204,8 +204,8 @@ constexpr Launch spread_launch(Shape shape, int blocks_per_sm) {
   return {.shape = shape, .slots = 1, .blocks_per_sm = blocks_per_sm, .spread = true};
 }
 
-/// Launches for few rows, in order of preference. How many blocks a multiprocessor may have was measured on
-/// an H200.
+/// Launches for few rows, in order of preference. But {224, 128} goes before {448, 64} where blocks of the
+/// latter would share multiprocessors. How many blocks a multiprocessor may have was measured on an H200.
 inline constexpr Launch kFewRows[] = {
     spread_launch({180, 16}, 4),          // 2880
     spread_launch({112, 64}, 2),          // to 7168
@@ -214,7 +214,7 @@ inline constexpr Launch kFewRows[] = {
     spread_launch({320, 64}, 2),          // to 20480
     spread_launch({448, 64}, 2),          // to 28672
     spread_launch({512, 64}, 2),          // to 32768
-    spread_launch({224, 128}, 2),         // 21504 to 28672, more rows
+    spread_launch({224, 128}, 2),         // 21504 to 28672, by half the blocks
     spread_launch({428, 32}, 7),          // 13696
     spread_launch({288, 128}, 2),         // to 36864
     spread_launch({416, 128}, 2),         // to 53248
@@ -254,7 +254,8 @@ struct Choice {
 std::optional<Choice> choice_for(const Operator& op);
 
 /// The same for few rows: the first of kFewRows that serves the operator, or a later one that is made for
-/// this length or has twice the columns, if it takes so many rows. None otherwise.
+/// this length, if it takes so many rows. One of twice the columns goes before the first where six or more
+/// blocks a row of the latter would share multiprocessors. None otherwise.
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count);
 
 /// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.

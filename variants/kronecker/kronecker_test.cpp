@@ -238,7 +238,7 @@ TEST(Kronecker, EveryMapTogetherGivesTheTransform) {
 
 TEST(Kronecker, TheMapsOfFewRowsGiveTheTransform) {
   for (const char* text : {"20x256", "28tx256", "172x64", "116x128", "20x1024", "28x1024", "428x32", "180x16",
-                           "36x1024", "52x1024", "76x2x36x2", "116tx4x28x2"}) {
+                           "36x1024", "52x1024", "76x2x36x2", "116tx4x28x2", "84x256", "172x128"}) {
     const Operator op = parse_operator(text);
     for (const std::int64_t rows : {1, 24}) {
       const std::optional<Choice> choice = few_rows_choice_for(op, rows, 132);
@@ -268,6 +268,11 @@ TEST(Kronecker, FewRowsAreThoseWhoseClustersFit) {
   EXPECT_EQ(clusters(33), 4) << "two on a multiprocessor";
   EXPECT_EQ(clusters(64), 4);
   EXPECT_FALSE(few_rows_choice_for(seven, 65, 132).has_value());
+  const Operator six = parse_operator("172x128");
+  EXPECT_EQ(few_rows_choice_for(six, 16, 132)->cluster(), 6);
+  EXPECT_EQ(few_rows_choice_for(six, 17, 132)->cluster(), 3);
+  EXPECT_EQ(few_rows_choice_for(six, 88, 132)->cluster(), 3);
+  EXPECT_FALSE(few_rows_choice_for(six, 89, 132).has_value());
   EXPECT_EQ(few_rows_choice_for(parse_operator("20x1024"), 48, 132)->cluster(), 5) << "three are no faster";
   for (const Launch& launch : kFewRows) {
     EXPECT_LE(launch.shape.warpgroups(), 8) << "the largest cluster of every device";

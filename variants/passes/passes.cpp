@@ -82,15 +82,16 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 }  // namespace
 
 bool holds_rows(const Problem& problem, const DeviceInfo& device) {
+  if (problem.inner != 1) return false;
   const Word word = word_of(problem.dtype());
   const int log_n = log2_floor(problem.n());
   if (!is_one_pass(word, log_n, device.shared_bytes_per_block)) return false;
-  return !problem.is_arranged_plainly() || !is_spread(word, log_n, problem.rows, device.sm_count);
+  return !problem.is_arranged_plainly() || !takes_two_passes(word, log_n, problem.rows, device.sm_count);
 }
 
 const Variant variant{
     "passes",
-    "rows that a block holds in one pass, vectors up to 2^31 elements in two or three over tiles of rows",
+    "rows that a block holds in one pass, few of the longest in two, vectors up to 2^31 in two or three",
     Memory::device, supports, make_plan};
 
 }  // namespace fwht::passes

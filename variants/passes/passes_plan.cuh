@@ -438,8 +438,7 @@ class WholeRowsPlan final : public Plan {
 
 template <class Number>
 std::unique_ptr<Plan> make_plan_of(const Problem& problem, const DeviceInfo& device) {
-  if (problem.inner == 1 && holds_rows(problem, device))
-    return std::make_unique<WholeRowsPlan<Number>>(problem, device);
+  if (holds_rows(problem, device)) return std::make_unique<WholeRowsPlan<Number>>(problem, device);
   return std::make_unique<PassesPlan<Number>>(problem, device);
 }
 

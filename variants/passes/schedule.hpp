@@ -113,7 +113,7 @@ constexpr RowTile row_tile(Word word, int log_n, bool ordered) {
   return {std::max(log_n, kSmallestRowTile), word == Word::eight_bytes ? 8 : 4, ordered};
 }
 
-/// One kernel holds the row: one pass.
+/// A block of the device can hold the row.
 constexpr bool is_one_pass(Word word, int log_n, std::int64_t shared_per_block) {
   return log_n <= largest_whole_log_n(word) &&
          row_tile(word, log_n, false).shared_bytes() <= shared_per_block;
@@ -123,7 +123,7 @@ constexpr bool is_one_pass(Word word, int log_n, std::int64_t shared_per_block) 
 /// less than one block that holds it.
 ///
 /// @param rows  of 2^log_n elements, in natural order
-constexpr bool is_spread(Word word, int log_n, std::int64_t rows, int sm_count) {
+constexpr bool takes_two_passes(Word word, int log_n, std::int64_t rows, int sm_count) {
   return log_n == largest_whole_log_n(word) && 3 * rows <= sm_count;
 }
 
@@ -151,7 +151,7 @@ constexpr int largest_inside_l2(Word word) {
   return word == Word::eight_bytes ? 22 : 23;
 }
 
-/// Below kSmallestLongLogN, few rows, and those that a block of the device does not hold: two short passes.
+/// For rows shorter than 2^kSmallestLongLogN that are few, or that a block does not hold: two short passes.
 constexpr Schedule of_short_vectors(Word word, int log_n) {
   if (word == Word::eight_bytes) return {Lowest::pass, log_n - 5, wide_tile(5), {}, 0, true};
   return {Lowest::pass, log_n - 5, column_tile(5), {}, 0, true};
@@ -259,12 +259,12 @@ constexpr Schedule in_small_blocks(Word word, int log_n) {
   }
 }
 
-/// The shortest rows that passes have to share on some device.
+/// The shortest rows that passes share: few of them, and all where a block does not hold one.
 constexpr int smallest_shared_log_n(Word word) {
   return word == Word::eight_bytes ? 14 : 15;
 }
 
-/// Of rows that are not is_one_pass(), or are few.
+/// Of rows that are not is_one_pass(), or that takes_two_passes().
 ///
 /// @param bytes             of all vectors
 /// @param shared_per_block  bytes of shared memory that a block may have
