@@ -360,7 +360,7 @@ void encoded_codes(ConformanceRun& session) {
   for (const Operator& op : session.asked_operators()) {
     for (const std::string_view text : encodings_of_operators(session)) {
       // Few rows and more of them: kernels may cut long rows otherwise where there are few.
-      for (const std::int64_t rows : {kinds, 5 * kinds}) {
+      for (const std::int64_t rows : {kinds, 2 * kinds, 5 * kinds}) {
         if (rows > kinds && (op.n() < 1024 || !session.on_device())) continue;
         const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), op, rows), text);
         if (problem) judge(session, *problem, edge_rows(*problem), "rows of all kinds");

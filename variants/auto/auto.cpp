@@ -95,13 +95,39 @@ Picked pick(const std::vector<const Variant*>& candidates, const Problem& proble
   return {};
 }
 
-/// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
-/// Where the rule looks at the number of rows, its variants take aligned pointers alone, so that the answer
-/// is no.
+/// Whether the steps of both are the same and fix every bit: sums in one order, rounded as IEEE 754 says or
+/// not at all.
+bool have_same_bits(const Numerics& a, const Numerics& b) {
+  const bool fixed = std::all_of(a.steps.begin(), a.steps.end(), [](const Step& step) {
+    return step.sums == Sums::fp32 || step.sums == Sums::fp64 || step.sums == Sums::integer;
+  });
+  return fixed && !a.steps.empty() && a.steps == b.steps &&
+         a.promises.intermediate_growth == b.promises.intermediate_growth &&
+         a.promises.flushes_subnormals == b.promises.flushes_subnormals;
+}
+
+/// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`,
+/// or one of the same bits. Where the rule looks at the number of rows, its variants take aligned pointers
+/// alone, so that the answer is no.
 bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
                       const Picked& picked) {
+  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
+  if (picked.plan->alignment() > element) return false;
   std::set<std::string_view> measured{measured_choice(guide, problem)};
   if (guide.table != nullptr) measured.merge(guide.table->variants_for(problem.dtype(), problem.n()));
+  std::set<const Variant*> alike{picked.variant};
+  const auto is_alike = [&](const Variant& serving, const Problem& other) {
+    if (alike.count(&serving) == 1) return true;
+    // Sums of 16-bit rows differ from variant to variant: no plan, which may load a kernel, is made for them.
+    if (bytes_of(problem.dtype()) == 2) return false;
+    const std::unique_ptr<Plan> plan = serving.make_plan(other, device);
+    const Numerics numerics = plan->numerics();
+    const Promises& promises = numerics.promises;
+    const bool same = promises.batch_invariant && promises.layout_invariant && plan->alignment() <= element &&
+                      have_same_bits(numerics, picked.plan->numerics());
+    if (same) alike.insert(&serving);
+    return same;
+  };
   for (const std::int64_t stride : {problem.n(), problem.n() + 1}) {
     for (const bool programmatic : {false, true}) {
       Problem other = problem;
@@ -109,11 +135,11 @@ bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceIn
       other.programmatic_launch = programmatic;
       for (const std::string_view name : measured) {
         const std::vector<const Variant*> able = candidates(name, other, device);
-        if (!able.empty() && able.front() != picked.variant) return false;
+        if (!able.empty() && !is_alike(*able.front(), other)) return false;
       }
     }
   }
-  return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype()));
+  return true;
 }
 
 class AutoPlan final : public Plan {
