@@ -95,6 +95,11 @@ BlockNeeds factors_needs(const Problem& problem) {
 
 BlockNeeds passes_needs(const Problem& problem, const DeviceInfo& device) {
   if (!problem.is_arranged_plainly()) return {};  // supports() has asked each of its tiles
+  if (passes::shares_rows(problem, device)) {
+    const passes::ClusterRow row =
+        passes::cluster_row(passes::word_of(problem.dtype()), log2_floor(problem.n()));
+    return {row.shared_bytes(), row.threads()};
+  }
   if (passes::is_rounded(problem.dtype())) {
     return {passes::rounded_passes(log2_floor(problem.n()), device.shared_bytes_per_block).shared_bytes(), 0};
   }

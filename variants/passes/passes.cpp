@@ -81,6 +81,15 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 }  // namespace
 
+bool shares_rows(const Problem& problem, const DeviceInfo& device) {
+  // Code for programmatic launches, of sm_90 and later, is code for clusters.
+  if (problem.inner != 1 || !problem.is_arranged_plainly() || !require_programmatic_launch(device))
+    return false;
+  const int log_n = log2_floor(problem.n());
+  if (is_rounded(problem.dtype()) && log_n != kSmallestLongLogN) return false;
+  return takes_clusters(word_of(problem.dtype()), log_n, problem.rows, device.sm_count);
+}
+
 bool holds_rows(const Problem& problem, const DeviceInfo& device) {
   if (problem.inner != 1) return false;
   const Word word = word_of(problem.dtype());
@@ -91,7 +100,8 @@ bool holds_rows(const Problem& problem, const DeviceInfo& device) {
 
 const Variant variant{
     "passes",
-    "rows that a block holds in one pass, few of the longest in two, vectors up to 2^31 in two or three",
+    "rows that a block holds in one pass, few long ones by clusters or in two, vectors up to 2^31 in two or "
+    "three",
     Memory::device, supports, make_plan};
 
 }  // namespace fwht::passes

@@ -12,7 +12,9 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-/// Whether one kernel holds each row of the problem, whose type is none of 16 bits.
+/// Whether clusters are to share the rows of the problem. A part of a device may have none that large.
+bool shares_rows(const Problem& problem, const DeviceInfo& device);
+/// Whether one block holds each row of the problem, whose type is none of 16 bits.
 bool holds_rows(const Problem& problem, const DeviceInfo& device);
 
 std::unique_ptr<Plan> make_f16_plan(const Problem& problem, const DeviceInfo& device);

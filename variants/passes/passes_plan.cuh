@@ -13,6 +13,7 @@
 #include "common/host/static_dispatch.hpp"
 #include "variants/butterflies/butterflies.hpp"
 #include "variants/kit/kernel_table.hpp"
+#include "variants/passes/cluster_rows.cuh"
 #include "variants/passes/tile_kernels.cuh"
 
 namespace fwht::passes {
@@ -436,8 +437,88 @@ class WholeRowsPlan final : public Plan {
   std::int64_t blocks_, first_blocks_;
 };
 
+template <class Number, class Stored>
+using ClusterFunction = void (*)(LongVectors<Number, Stored, Stored>);
+
+/// Of 16 bits there is one length: other kernels have shorter rows.
+template <class Number, class Stored>
+ClusterFunction<Number, Stored> cluster_kernel(int log_n) {
+  constexpr Word kWord = word_of_number<Number>();
+  constexpr bool kIsRounded = sizeof(Stored) == 2;
+  constexpr int kShortest = kIsRounded ? kSmallestLongLogN : smallest_cluster_log_n(kWord);
+  constexpr int kLongest = kIsRounded ? kSmallestLongLogN : largest_cluster_log_n(kWord);
+  return dispatch_int<kShortest, kLongest>(log_n, [](auto n) -> ClusterFunction<Number, Stored> {
+    return cluster_rows<Number, n(), cluster_row(kWord, n()).log_blocks, Stored>;
+  });
+}
+
+/// How many clusters the device has room for at once. None of many blocks where its multiprocessors are few,
+/// as those of a part of one are.
+inline int resident_clusters(KernelAddress kernel, const LaunchGrid& grid) {
+  constexpr int kPortable = 8;
+  if (grid.cluster > kPortable)
+    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  int clusters = 0;
+  const LaunchConfig config(grid, nullptr);
+  FWHT_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get()));
+  return clusters;
+}
+
+template <class Number, class Stored>
+class ClusterRowsPlan final : public Plan {
+ public:
+  explicit ClusterRowsPlan(const Problem& problem)
+      : Plan(problem),
+        row_(cluster_row(word_of_number<Number>(), log2_floor(problem.n()))),
+        kernel_(cluster_kernel<Number, Stored>(row_.log_n)) {}
+
+  /// Before the first execution. False where the device has no room for a cluster.
+  bool get_ready(const DeviceInfo& device) {
+    ready(kernel_, row_.threads(), row_.shared_bytes(), false, device);
+    return resident_clusters(kernel_, grid_of(1)) > 0;
+  }
+
+  Numerics numerics() const override { return numerics_of(problem()); }
+
+  Settings settings() const override {
+    return {{"passes_over_memory", std::int64_t{1}},
+            {"lowest", std::string("clusters")},
+            {"blocks_per_row", std::int64_t{row_.blocks()}},
+            {"threads", std::int64_t{row_.threads()}},
+            {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
+  }
+
+ private:
+  LaunchGrid grid_of(std::int64_t rows) const {
+    return {.blocks = rows * row_.blocks(),
+            .threads = row_.threads(),
+            .shared = row_.shared_bytes(),
+            .cluster = row_.blocks(),
+            .programmatic = problem().programmatic_launch};
+  }
+
+  void enqueue(const Operands& operands, Stream stream) const override {
+    launch(kernel_, grid_of(problem().rows), stream,
+           {static_cast<const Stored*>(operands.in), static_cast<Stored*>(operands.out),
+            problem().row_stride(), row_.log_n, 0, static_cast<Number>(problem().scale)});
+  }
+
+  ClusterRow row_;
+  ClusterFunction<Number, Stored> kernel_;
+};
+
+/// nullptr where no clusters share the rows.
+template <class Number, class Stored = Number>
+std::unique_ptr<Plan> make_cluster_plan(const Problem& problem, const DeviceInfo& device) {
+  if (!shares_rows(problem, device)) return nullptr;
+  auto plan = std::make_unique<ClusterRowsPlan<Number, Stored>>(problem);
+  if (!plan->get_ready(device)) return nullptr;
+  return plan;
+}
+
 template <class Number>
 std::unique_ptr<Plan> make_plan_of(const Problem& problem, const DeviceInfo& device) {
+  if (auto plan = make_cluster_plan<Number>(problem, device)) return plan;
   if (holds_rows(problem, device)) return std::make_unique<WholeRowsPlan<Number>>(problem, device);
   return std::make_unique<PassesPlan<Number>>(problem, device);
 }

@@ -898,6 +898,155 @@ TEST(Passes, AWarpOfWholeRowsExchangesWithItselfBeforeTheLastRound) {
   }
 }
 
+/// A row through the maps of a cluster's blocks, as the kernel goes.
+std::vector<std::int64_t> by_cluster(const ClusterRow& row, const std::vector<std::int64_t>& input) {
+  const std::size_t chunk = std::size_t{1} << row.log_chunk();
+  std::vector<std::int64_t> output(input.size()), shared(chunk);
+  std::vector<std::vector<std::int64_t>> received(static_cast<std::size_t>(row.blocks()),
+                                                  std::vector<std::int64_t>(chunk));
+  const auto transform = [](std::array<std::int64_t, 16>& x, int first_bit) {
+    for (std::size_t half = std::size_t{1} << first_bit; half < 16; half *= 2) {
+      for (std::size_t k = 0; k < 16; ++k) {
+        if ((k & half) != 0) continue;
+        const std::int64_t a = x[k], b = x[k | half];
+        x[k] = a + b, x[k | half] = a - b;
+      }
+    }
+  };
+  for (int rank = 0; rank < row.blocks(); ++rank) {
+    for (int thread = 0; thread < row.threads(); ++thread)
+      for (int k = 0; k < 16; ++k) {
+        const auto e = static_cast<std::size_t>(row.loaded(thread, k));
+        shared.at(static_cast<std::size_t>(row.word(static_cast<int>(e)))) =
+            input[static_cast<std::size_t>(rank) * chunk + e];
+      }
+    for (int round = 0; round < row.rounds(); ++round) {
+      for (int thread = 0; thread < row.threads(); ++thread) {
+        std::array<std::int64_t, 16> x{};
+        const auto place = [&](int k) -> std::int64_t& {
+          return shared.at(static_cast<std::size_t>(row.word(row.element(round, thread, k))));
+        };
+        for (int k = 0; k < 16; ++k)
+          x[static_cast<std::size_t>(k)] = place(k);
+        transform(x, row.first_new_bit(round));
+        for (int k = 0; k < 16; ++k) {
+          const std::int64_t value = x[static_cast<std::size_t>(k)];
+          if (round + 1 < row.rounds()) {
+            place(k) = value;
+          } else {
+            received[static_cast<std::size_t>(row.owner(k))].at(
+                static_cast<std::size_t>(row.sent_to(rank, thread, 0) + row.sent_to(0, 0, k))) = value;
+          }
+        }
+      }
+    }
+  }
+  for (int rank = 0; rank < row.blocks(); ++rank) {
+    for (int thread = 0; thread < row.threads(); ++thread) {
+      std::array<std::int64_t, 16> x{};
+      for (int k = 0; k < 16; ++k)
+        x[static_cast<std::size_t>(k)] =
+            received[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(k * row.threads() + thread));
+      transform(x, 0);
+      for (int k = 0; k < 16; ++k)
+        output.at(static_cast<std::size_t>(row.result(rank, thread, 0) + row.result(0, 0, k))) =
+            x[static_cast<std::size_t>(k)];
+    }
+  }
+  return output;
+}
+
+TEST(Passes, TheBlocksOfAClusterTransformARow) {
+  for (const Word word : kWords) {
+    for (int log_n = smallest_cluster_log_n(word); log_n <= largest_cluster_log_n(word); ++log_n) {
+      const ClusterRow row = cluster_row(word, log_n);
+      SCOPED_TRACE(concat("2^", log_n, " by ", row.blocks(), " blocks of ", row.number_bytes, " bytes"));
+      EXPECT_GE(row.threads(), 32);
+      EXPECT_LE(row.threads(), 1024);
+      EXPECT_LE(row.shared_bytes(), 101376) << "what blocks have on every device with clusters";
+      int next_bit = 0;
+      for (int round = 0; round < row.rounds(); ++round) {
+        EXPECT_EQ(row.low_bit(round) + row.first_new_bit(round), next_bit) << "ascending, none twice";
+        next_bit = row.low_bit(round) + 4;
+      }
+      EXPECT_EQ(next_bit, row.levels());
+      const std::int64_t n = std::int64_t{1} << log_n;
+      std::vector<std::int64_t> input(static_cast<std::size_t>(n));
+      for (std::int64_t i = 0; i < n; ++i)
+        input[static_cast<std::size_t>(i)] = i * i % 1009 - 500;
+      std::vector<std::int64_t> expected = input;
+      for (std::size_t half = 1; half < expected.size(); half *= 2)
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          if ((i & half) == 0) {
+            const std::int64_t a = expected[i], b = expected[i | half];
+            expected[i] = a + b, expected[i | half] = a - b;
+          }
+      EXPECT_EQ(by_cluster(row, input), expected);
+    }
+  }
+}
+
+// A warp meets every bank once an access, and the first two rounds find what the warp itself has loaded.
+TEST(Passes, TheChunkOfAClustersBlockHasNoBankConflicts) {
+  for (const Word word : kWords) {
+    for (int log_n = smallest_cluster_log_n(word); log_n <= largest_cluster_log_n(word); ++log_n) {
+      const ClusterRow row = cluster_row(word, log_n);
+      const int at_once = 128 / row.number_bytes;  // numbers that shared memory serves in a cycle
+      const auto expect_each_bank_once = [&](int first, const auto& word_of_lane) {
+        std::set<int> banks;
+        for (int lane = first; lane < first + at_once; ++lane)
+          banks.insert(word_of_lane(lane) % at_once);
+        EXPECT_EQ(static_cast<int>(banks.size()), at_once) << "2^" << log_n;
+      };
+      for (int first = 0; first < row.threads(); first += at_once) {
+        for (int k = 0; k < 16; ++k) {
+          expect_each_bank_once(first, [&](int thread) { return row.word(row.loaded(thread, k)); });
+          for (int round = 1; round < row.rounds(); ++round)
+            expect_each_bank_once(first, [&](int thread) { return row.word(row.element(round, thread, k)); });
+          expect_each_bank_once(first, [&](int thread) { return row.sent_to(0, thread, k); });
+        }
+      }
+      for (int thread = 0; thread < row.threads(); ++thread)
+        for (int k = 0; k < 16; ++k)
+          for (const int e : {row.loaded(thread, k), row.element(0, thread, k), row.element(1, thread, k)}) {
+            ASSERT_EQ(e >> 9, thread >> 5);
+            ASSERT_EQ(row.word(e) >> 9, thread >> 5);
+          }
+      // Round 0 in units of 16 bytes: eight lanes at once.
+      const int unit = 16 / row.number_bytes;
+      for (int first = 0; first < row.threads(); first += 8)
+        for (int k = 0; k < 16; k += unit) {
+          std::set<int> units;
+          for (int thread = first; thread < first + 8; ++thread) {
+            const int at = row.word(row.element(0, thread, k));
+            for (int i = 0; i < unit; ++i)
+              EXPECT_EQ(row.word(row.element(0, thread, k + i)), at + i);
+            units.insert(at / unit % 8);
+          }
+          EXPECT_EQ(units.size(), 8U) << "2^" << log_n << " register " << k;
+        }
+    }
+  }
+}
+
+TEST(Passes, ClustersShareFewLongRows) {
+  const DeviceInfo h200 = h200_description();
+  const auto shares = [&](const char* text) { return shares_rows(parse_problem(text), h200); };
+  const bool built = static_cast<bool>(require_programmatic_launch(h200));
+  for (const char* shared :
+       {"f32/n8192/r44", "i32/n16384/r44", "f32/n32768/r66", "f32/n65536/r1", "i32/n65536/r5000",
+        "f32/n131072/r65", "f64/n4096/r44", "i64/n8192/r44", "f64/n16384/r66", "f64/n32768/r5000",
+        "i64/n65536/r65", "bf16/n65536/r1", "f16/n65536/r5000"})
+    EXPECT_EQ(shares(shared), built) << shared;
+  for (const char* other :
+       {"f32/n4096/r1", "f32/n8192/r45", "i32/n16384/r45", "f32/n32768/r67", "f32/n131072/r64",
+        "f32/n262144/r5000", "f64/n2048/r1", "f64/n4096/r45", "i64/n8192/r45", "f64/n16384/r67",
+        "i64/n65536/r64", "f64/n131072/r5000", "bf16/n32768/r1", "bf16/n131072/r5000",
+        "f32/n16384/r1/out/sequency", "f32/n16384/r64/inner64"})
+    EXPECT_FALSE(shares(other)) << other;
+  EXPECT_FALSE(shares_rows(parse_problem("f32/n16384/r1"), a100_description()));
+}
+
 TEST(Passes, RowsTakeOnePassWhereABlockHoldsThem) {
   const std::int64_t h200 = h200_description().shared_bytes_per_block;
   constexpr std::int64_t kSmall = 101376;  // 99 KiB

@@ -121,11 +121,40 @@ constexpr bool is_one_pass(Word word, int log_n, std::int64_t shared_per_block) 
 
 /// So few of the longest rows leave multiprocessors idle: two short passes give each row 32 blocks, and take
 /// less than one block that holds it. On an H200 both take as long where a third as many rows as it has
-/// multiprocessors are transformed.
+/// multiprocessors are transformed. Where there are clusters, they take less still (takes_clusters).
 ///
 /// @param rows  of 2^log_n elements, in natural order
 constexpr bool takes_two_passes(Word word, int log_n, std::int64_t rows, int sm_count) {
   return log_n == largest_whole_log_n(word) && 3 * rows <= sm_count;
+}
+
+/// Rows of these lengths a cluster may share: the three longest that a block holds, twice and four times as
+/// long ones.
+constexpr int smallest_cluster_log_n(Word word) {
+  return largest_whole_log_n(word) - 2;
+}
+constexpr int largest_cluster_log_n(Word word) {
+  return largest_whole_log_n(word) + 2;
+}
+/// Eight blocks, which every device with clusters has, or 16, which the kernel has to be allowed. Longer rows
+/// gain by more of them; of the shorter ones 16 take 0.1 us less for one row and more for many.
+constexpr ClusterRow cluster_row(Word word, int log_n) {
+  return {log_n, log_n < largest_whole_log_n(word) ? 3 : 4, word == Word::eight_bytes ? 8 : 4};
+}
+
+/// What the L2 keeps between two passes.
+inline constexpr std::int64_t kBytesInsideL2 = std::int64_t{32} << 20;
+
+/// Whether clusters take less time than one block a row, or than passes. Measured on an H200: few rows that a
+/// block holds; any number twice as long; of those four times as long, what does not stay in the L2.
+///
+/// @param rows  of 2^log_n elements, in natural order
+constexpr bool takes_clusters(Word word, int log_n, std::int64_t rows, int sm_count) {
+  const int longest_whole = largest_whole_log_n(word);
+  if (log_n < smallest_cluster_log_n(word) || log_n > largest_cluster_log_n(word)) return false;
+  if (log_n == longest_whole + 1) return true;
+  if (log_n > longest_whole) return rows * cluster_row(word, log_n).number_bytes << log_n > kBytesInsideL2;
+  return (log_n == longest_whole ? 2 : 3) * rows <= sm_count;
 }
 
 /// Blocks that start apart: block i waits i mod groups times `clocks`.
@@ -270,7 +299,7 @@ constexpr int smallest_shared_log_n(Word word) {
 /// @param bytes             of all vectors
 /// @param shared_per_block  bytes of shared memory that a block may have
 constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes, std::int64_t shared_per_block) {
-  const Schedule measured = bytes <= std::int64_t{32} << 20 ? inside_l2(word, log_n) : in_dram(word, log_n);
+  const Schedule measured = bytes <= kBytesInsideL2 ? inside_l2(word, log_n) : in_dram(word, log_n);
   return measured.shared_bytes() <= shared_per_block ? measured : in_small_blocks(word, log_n);
 }
 

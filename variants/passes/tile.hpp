@@ -140,6 +140,56 @@ struct RowTile {
   }
 };
 
+/// A row that the blocks of a cluster share. Each block takes a chunk of neighbours through all bits but the
+/// four highest; then the 16 elements that differ in those meet in one thread. Every thread has 16 elements,
+/// and a round transforms four bits.
+struct ClusterRow {
+  int log_n = 0;
+  int log_blocks = 3;
+  int number_bytes = 4;
+
+  constexpr bool operator==(const ClusterRow&) const = default;
+
+  constexpr int blocks() const { return 1 << log_blocks; }
+  constexpr int log_chunk() const { return log_n - log_blocks; }
+  constexpr int threads() const { return 1 << (log_chunk() - 4); }
+  /// Index bits, and rounds, ahead of the exchange between blocks.
+  constexpr int levels() const { return log_n - 4; }
+  constexpr int rounds() const { return (levels() + 3) / 4; }
+  constexpr int low_bit(int round) const { return std::min(4 * round, levels() - 4); }
+  /// The first bit of the register number that the round transforms.
+  constexpr int first_new_bit(int round) const { return 4 * round - low_bit(round); }
+  /// The chunk, and what other blocks send.
+  constexpr int shared_bytes() const { return 2 * number_bytes << log_chunk(); }
+
+  /// Which element of the chunk a thread loads: a warp brings to shared memory what it has in the first two
+  /// rounds.
+  constexpr int loaded(int thread, int k) const { return (thread >> 5) << 9 | k << 5 | (thread & 31); }
+  /// Which one it has in register k. The exclusive or of those of thread 0 and of register 0.
+  constexpr int element(int round, int thread, int k) const {
+    const int low = low_bit(round);
+    return (thread >> low) << (low + 4) | k << low | (thread & ((1 << low) - 1));
+  }
+  /// Where shared memory has an element of the chunk; linear in its bits.
+  constexpr int word(int element) const {
+    if (number_bytes == 8) return element ^ (element >> 4 & 7) << 1;
+    return element ^ (element >> 5 & 7) << 2 ^ (element >> 8 & 1) << 4;
+  }
+
+  /// The block that register k of the last of these rounds goes to.
+  constexpr int owner(int k) const { return k >> (4 - log_blocks); }
+  /// The word of it there; `threads()` words have the same four highest bits. The sum of those of register 0
+  /// and of rank and thread 0.
+  constexpr int sent_to(int rank, int thread, int k) const {
+    const int e = element(rounds() - 1, thread, k), highest = rank << (4 - log_blocks) | e >> levels();
+    return highest * threads() + (e & (threads() - 1));
+  }
+  /// The element of the row that a thread of block `rank` has at last in register k.
+  constexpr int result(int rank, int thread, int k) const {
+    return k << levels() | rank << (levels() - log_blocks) | thread;
+  }
+};
+
 /// Where shared memory has what the input has at `element` of a tile of rows of 2^log_n that are permuted;
 /// linear in its bits.
 constexpr int permuted_word(const RowTile& tile, Ordering in, Ordering out, int element, int log_n) {

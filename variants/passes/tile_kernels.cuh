@@ -242,18 +242,17 @@ __device__ void transform_tile(const LongVectors<Number, In, Out>& vectors, int 
   }
 }
 
-/// Some bits of a number.
-__device__ inline std::uint32_t some_bits(float x) {
+__device__ inline std::uint32_t bits_of(float x) {
   return __float_as_uint(x);
 }
-__device__ inline std::uint32_t some_bits(double x) {
-  return static_cast<std::uint32_t>(__double2loint(x));
+__device__ inline std::uint64_t bits_of(double x) {
+  return static_cast<std::uint64_t>(__double_as_longlong(x));
 }
-__device__ inline std::uint32_t some_bits(std::uint32_t x) {
+__device__ inline std::uint32_t bits_of(std::uint32_t x) {
   return x;
 }
-__device__ inline std::uint32_t some_bits(Integer64 x) {
-  return static_cast<std::uint32_t>(x);
+__device__ inline std::uint64_t bits_of(Integer64 x) {
+  return x;
 }
 
 /// 64 registers a thread hold 32 elements and their addresses; more blocks hide more of the memory's time.
@@ -281,8 +280,8 @@ __global__ void __launch_bounds__(threads, blocks_of_pass<Number, bits>(threads)
   transform_tile<tile, false>(vectors, vectors.shift, std::int64_t{blockIdx.x} * kTiles + part, vectors.scale,
                               shared, thread, [](Number loaded) {
                                 if constexpr (lets_next_in)
-                                  ptx::griddepcontrol_launch_dependents_behind(some_bits(loaded),
-                                                                               gridDim.y - 1);
+                                  ptx::griddepcontrol_launch_dependents_behind(
+                                      static_cast<std::uint32_t>(bits_of(loaded)), gridDim.y - 1);
                               });
 }
 
@@ -426,38 +425,50 @@ __device__ void load_rows(const WholeRows<Number>& rows, int log_n, Number* shar
   }
 }
 
+/// Registers to shared memory, or from there: register k is at place(k).
+template <bool stores, class Number, int count, class Place>
+__device__ void move_numbers(Number (&x)[count][1], const Place& place) {
+#pragma unroll
+  for (int k = 0; k < count; ++k) {
+    Number* const at = place(k);
+    if constexpr (stores) {
+      *at = x[k][0];
+    } else {
+      x[k][0] = *at;
+    }
+  }
+}
+
+/// The same in accesses of 16 bytes: as many registers are at place(k) and behind it.
+template <bool stores, class Number, int count, class Place>
+__device__ void move_units(Number (&x)[count][1], const Place& place) {
+  using Unit = UnitOf<Number>;
+  constexpr int kWidth = sizeof(Unit) / sizeof(Number);
+#pragma unroll
+  for (int k = 0; k < count; k += kWidth) {
+    Unit* const at = reinterpret_cast<Unit*>(place(k));
+    if constexpr (kWidth == 4 && stores) {
+      *at = {x[k][0], x[k + 1][0], x[k + 2][0], x[k + 3][0]};
+    } else if constexpr (kWidth == 4) {
+      const Unit unit = *at;
+      x[k][0] = unit.x, x[k + 1][0] = unit.y, x[k + 2][0] = unit.z, x[k + 3][0] = unit.w;
+    } else if constexpr (stores) {
+      *at = {x[k][0], x[k + 1][0]};
+    } else {
+      const Unit unit = *at;
+      x[k][0] = unit.x, x[k + 1][0] = unit.y;
+    }
+  }
+}
+
 /// What a thread has in a round, from shared memory or there.
 template <RowTile tile, int round, bool stores, class Number>
 __device__ void move_round(Number (&x)[32][1], Number* shared, int thread) {
   const int first = tile.word(tile.element(round, thread, 0));
   if constexpr (round == 0 && !tile.ordered) {
-    using Unit = UnitOf<Number>;
-    constexpr int kWidth = 1 << tile.log_unit();
-#pragma unroll
-    for (int k = 0; k < 32; k += kWidth) {
-      Unit* const at = reinterpret_cast<Unit*>(shared + (first ^ tile.word(k)));
-      if constexpr (kWidth == 4 && stores) {
-        *at = {x[k][0], x[k + 1][0], x[k + 2][0], x[k + 3][0]};
-      } else if constexpr (kWidth == 4) {
-        const Unit unit = *at;
-        x[k][0] = unit.x, x[k + 1][0] = unit.y, x[k + 2][0] = unit.z, x[k + 3][0] = unit.w;
-      } else if constexpr (stores) {
-        *at = {x[k][0], x[k + 1][0]};
-      } else {
-        const Unit unit = *at;
-        x[k][0] = unit.x, x[k + 1][0] = unit.y;
-      }
-    }
+    move_units<stores>(x, [&](int k) { return shared + (first ^ tile.word(k)); });
   } else {
-#pragma unroll
-    for (int k = 0; k < 32; ++k) {
-      Number* const at = shared + (first ^ tile.word(tile.element(round, 0, k)));
-      if constexpr (stores) {
-        *at = x[k][0];
-      } else {
-        x[k][0] = *at;
-      }
-    }
+    move_numbers<stores>(x, [&](int k) { return shared + (first ^ tile.word(tile.element(round, 0, k))); });
   }
 }
 

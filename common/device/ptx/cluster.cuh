@@ -79,6 +79,14 @@ __device__ inline void st_async_shared_cluster(std::uint32_t address, std::uint3
                : "memory");
 }
 
+/// The same of eight bytes, 8-byte aligned.
+__device__ inline void st_async_shared_cluster(std::uint32_t address, std::uint64_t word,
+                                               std::uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(address),
+               "l"(word), "r"(barrier)
+               : "memory");
+}
+
 /// st.shared::cluster.v2.b32: 8 bytes into the block that `address` belongs to, see mapa; 8-byte aligned.
 __device__ inline void st_shared_cluster_v2(std::uint32_t address, uint2 words) {
   asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(words.x), "r"(words.y)
