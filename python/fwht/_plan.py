@@ -114,7 +114,8 @@ class Plan(_c.Owner):
         device: ordinal of the CUDA device, or -1 for the host.
         alignment: both addresses must be multiples of this many bytes.
         scratch_bytes: memory that an execution works in; 0: none. What the plan owns serves one stream at a time; it owns none
-            where it was made with own_scratch=False.
+            where it was made with own_scratch=False, which variants that keep such memory refuse.
+        one_stream_at_a_time: whether the plan owns memory that executions change, so that two streams need a plan each.
         settings: grid, threads, tile ... as the variant names them.
         numerics: `roundings` to the storage type, the promises `batch_invariant`, `layout_invariant` and
             `row_isolation`, and `arithmetic`: the variant whose bits the results have. Two plans that name the same one
@@ -135,6 +136,7 @@ class Plan(_c.Owner):
         self.device: int = about["device"]
         self.alignment: int = about["alignment"]
         self.scratch_bytes: int = about["scratch_bytes"]
+        self.one_stream_at_a_time: bool = about["one_stream_at_a_time"]
         self.settings: dict[str, Any] = about["settings"]
         self.numerics: dict[str, Any] = {
             key: about[key] for key in ("roundings", "batch_invariant", "layout_invariant", "row_isolation", "arithmetic")

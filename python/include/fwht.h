@@ -62,7 +62,7 @@ typedef enum fwht_placement { FWHT_IN_PLACE = 0, FWHT_OUT_OF_PLACE = 1 } fwht_pl
 #define FWHT_PROGRAMMATIC_LAUNCH 2u /* programmatic dependent launch (CUDA Programming Guide) */
 #define FWHT_SCALE_AS_GIVEN 8u      /* 0 in the field `scale` is the number 0 */
 /* For fwht_plan_create alone: the plan owns no memory that executions work in. Each brings its scratch, is refused
- * without, and may run beside others. */
+ * without, and may run beside others. Variants that keep such memory (matmul, Kokkos on CUDA) are refused. */
 #define FWHT_SCRATCH_OF_CALLER 16u
 
 /* What is asked for. Zero in `scale` and in the fields after it is the ordinary choice. */
@@ -200,10 +200,10 @@ FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwh
  * fwht_plan_create refuses. */
 FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                                     fwht_plan** plan);
-/* What was decided, as one JSON object: variant, problem (its text form), device, alignment, scratch_bytes, promises
- * (batch_invariant, layout_invariant, row_isolation), roundings, settings; and arithmetic: the variant whose bits the
- * results have, which another plan of the same dtype, operator and scale gives the same of, codes or not. Valid as long
- * as the plan. */
+/* What was decided, as one JSON object: variant, problem (its text form), device, alignment, scratch_bytes,
+ * one_stream_at_a_time (the plan owns memory that executions change), promises (batch_invariant, layout_invariant,
+ * row_isolation), roundings, settings; and arithmetic: the variant whose bits the results have, which another plan of
+ * the same dtype, operator and scale gives the same of, codes or not. Valid as long as the plan. */
 FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
 /* NULL is allowed. No launch of the plan may be pending, and no graph captured from it may be launched again.
  */

@@ -114,6 +114,7 @@ std::string describe(const fwht_plan& plan) {
       .add("arithmetic", arithmetic_of(plan, settings))
       .add("alignment", static_cast<std::int64_t>(plan.plan->alignment()))
       .add("scratch_bytes", plan.plan->scratch_bytes())
+      .add("one_stream_at_a_time", plan.plan->one_stream_at_a_time())
       .add("roundings", std::int64_t{numerics.roundings()})
       .add("batch_invariant", numerics.promises.batch_invariant)
       .add("layout_invariant", numerics.promises.layout_invariant)
@@ -288,7 +289,14 @@ fwht_status fwht_plan_create(const fwht_problem* problem, const char* variant, i
         [&](const fwht::Problem& asked, const Place& place) {
           if (!of_caller) return make_plan(asked, place);
           const fwht::ScratchOfCallers none;
-          return make_plan(asked, place);
+          auto made = make_plan(asked, place);
+          if (made->one_stream_at_a_time()) {
+            throw fwht::BadRequest(
+                fwht::concat("FWHT_SCRATCH_OF_CALLER (in Python own_scratch=False) asks for a plan that owns "
+                             "no memory, but ",
+                             place.variant->name, " keeps what it works in for ", to_string(asked)));
+          }
+          return made;
         },
         [](const fwht_plan& made) { return describe(made); });
   });

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <iostream>
 #include <limits>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -837,28 +839,76 @@ TEST_F(TransformGpu, LongRowsAreTheSameInBlocksOfLessSharedMemory) {
   EXPECT_GT(served, 0);
 }
 
-TEST_F(TransformGpu, PlansWithDenseFactorsOwnNoScratchOfCallers) {
-  int served = 0;
-  for (const char* name : {"kronecker", "mma_kronecker", "factors", "auto"}) {
-    Problem problem = make_problem(Dtype::bf16, parse_operator("d28x512"), 9, Placement::out_of_place);
-    if (!find_variant(name).supports(problem, this_device())) continue;
-    ++served;
-    Buffer in(Memory::device, static_cast<std::size_t>(problem.span_bytes())),
-        out(Memory::device, in.bytes()), dense(Memory::device, 28 * 28 * 2);
-    const ScratchOfCallers none;
-    const std::unique_ptr<Plan> made = plan(find_variant(name), problem, this_device());
-    EXPECT_FALSE(made->one_stream_at_a_time()) << name;
-    EXPECT_GT(made->scratch_bytes(), 0) << name;
-    Operands operands{in.data(), out.data()};
-    operands.dense = dense.data();
-    EXPECT_THROW(made->execute(operands), BadRequest) << name;
-    Buffer scratch(Memory::device, static_cast<std::size_t>(made->scratch_bytes()));
-    operands.scratch = scratch.data();
-    made->execute(operands);
-    synchronize(Memory::device);
-    EXPECT_TRUE(scratch.guards_intact()) << name;
+// Dense factors need fragments, rings and passes counters, two launches the rows between them. The second
+// execution finds scratch that the first one has used.
+TEST_F(TransformGpu, PlansOwnNoScratchOfCallers) {
+  std::set<std::string> served;
+  for (const char* text :
+       {"bf16/d28x512/r9/out", "bf16/d28x512/r9>e4m3:row", "f16/36x1024/r300>e4m3:row",
+        "bf16/32768/r1200/out", "f16/16384/r3000/out", "f16/65536/r300/out", "bf16/131072/r2/out",
+        "f32/131072/r2/out", "f16/4096/r9>e4m3:tensor", "bf16/28x1024/r9>int8:tensor"}) {
+    for (const char* name : {"kronecker", "mma_kronecker", "factors", "wgmma", "passes", "mma_split",
+                             "rotate_then_quantize", "auto"}) {
+      const Problem problem = parse_problem(text);
+      if (!find_variant(name).supports(problem, this_device())) continue;
+      SCOPED_TRACE(concat(name, " ", text));
+      const auto own = plan(find_variant(name), problem, this_device());
+      std::unique_ptr<Plan> made;
+      {
+        const ScratchOfCallers none;
+        made = plan(find_variant(name), problem, this_device());
+      }
+      EXPECT_FALSE(made->one_stream_at_a_time());
+      EXPECT_EQ(own->scratch_bytes(), made->scratch_bytes());
+      if (own->one_stream_at_a_time()) {
+        EXPECT_GT(made->scratch_bytes(), 0);
+      }
+      if (made->scratch_bytes() == 0) continue;
+      served.insert(concat(name, problem.encoding.is_plain() ? "" : " codes"));
+      const auto in_bytes = static_cast<std::size_t>(problem.span_bytes());
+      const std::int64_t out_bytes = problem.span_bytes_out(), scale_bytes = problem.scale_bytes_out();
+      Buffer in(Memory::device, in_bytes), dense(Memory::device, 28 * 28 * 2),
+          scratch(Memory::device, static_cast<std::size_t>(made->scratch_bytes()));
+      const Problem entries = make_problem(problem.dtype(), 28, 28);
+      std::vector<std::byte> input(in_bytes), matrix(static_cast<std::size_t>(entries.span_bytes()));
+      reference::write_input(problem, reference::InputClass::normal, 5, input.data());
+      reference::write_input(entries, reference::InputClass::normal, 6, matrix.data());
+      in.upload(input.data(), input.size());
+      dense.upload(matrix.data(), matrix.size());
+      const auto outcome = [&](const Plan& by, void* scratch_of_caller) {
+        Buffer out(Memory::device, static_cast<std::size_t>(out_bytes)),
+            scales(Memory::device, static_cast<std::size_t>(std::max<std::int64_t>(scale_bytes, 1)));
+        out.poison(kPoisonByte);
+        scales.poison(kPoisonByte);
+        Operands operands{in.data(), out.data()};
+        operands.dense = dense.data();
+        if (scale_bytes > 0) operands.scales = scales.data();
+        operands.scratch = scratch_of_caller;
+        synchronize(Memory::device);
+        by.execute(operands);
+        synchronize(Memory::device);
+        std::vector<std::byte> bytes(static_cast<std::size_t>(out_bytes + scale_bytes));
+        out.download(bytes.data(), static_cast<std::size_t>(out_bytes));
+        if (scale_bytes > 0) scales.download(bytes.data() + out_bytes, static_cast<std::size_t>(scale_bytes));
+        EXPECT_TRUE(out.guards_intact() && scales.guards_intact());
+        return bytes;
+      };
+      EXPECT_THROW(outcome(*made, nullptr), BadRequest);
+      scratch.poison(kPoisonByte);
+      const std::vector<std::byte> expected = outcome(*own, nullptr);
+      for (int time = 0; time < 2; ++time) {
+        EXPECT_TRUE(outcome(*made, scratch.data()) == expected) << "execution " << time;
+        EXPECT_TRUE(outcome(*own, scratch.data()) == expected) << "in place of its own, execution " << time;
+        EXPECT_TRUE(scratch.guards_intact());
+      }
+    }
   }
-  EXPECT_GT(served, 0);
+  EXPECT_TRUE(served.count("factors") == 1 || served.count("auto") == 1);
+  if (this_device().compute_capability() == 90) {
+    for (const char* who : {"kronecker", "mma_kronecker", "factors", "wgmma", "passes", "auto",
+                            "mma_split codes", "rotate_then_quantize codes", "auto codes"})
+      EXPECT_EQ(served.count(who), 1U) << who;
+  }
 }
 
 // Values that are none of the form have sums of what they are: here 1024 of -2^31, one of which is asked for.

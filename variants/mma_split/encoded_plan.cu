@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/device/cuda_check.hpp"
-#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "common/host/static_dispatch.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
@@ -93,12 +93,13 @@ class EncodedPlan final : public Plan {
       if (kernel != nullptr) allow_shared(kernel, shared_bytes());
     }
     registers_ = registers_of(kernels_.encode);
-    if (kernels_.find_largest != nullptr) largest_ = DeviceArray(sizeof(std::uint32_t));
+    if (kernels_.find_largest != nullptr) largest_ = PlanScratch(sizeof(std::uint32_t));
   }
 
   /// Vectors are loaded and stored whole.
   std::size_t alignment() const override { return 16; }
-  bool one_stream_at_a_time() const override { return kernels_.find_largest != nullptr; }
+  bool one_stream_at_a_time() const override { return largest_.is_owned(); }
+  std::int64_t scratch_bytes() const override { return largest_.bytes(); }
 
   Numerics numerics() const override { return numerics_of(problem(), compute_capability_); }
 
@@ -131,7 +132,7 @@ class EncodedPlan final : public Plan {
     batch.out.last_of_numbers = std::ldexp(
         batch.out.last, -log_of_first_stage(problem().dtype(), log2_floor(problem().n()), rounded_));
     if (kernels_.find_largest != nullptr) {
-      batch.out.largest = largest_.as<std::uint32_t>();
+      batch.out.largest = largest_.of<std::uint32_t>(operands);
       FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, sizeof *batch.out.largest, stream));
       launch(kernels_.find_largest, batch, stream, false);  // behind a memset
     }
@@ -150,7 +151,7 @@ class EncodedPlan final : public Plan {
 
   KernelId id_;
   Kernels kernels_;
-  DeviceArray largest_;
+  PlanScratch largest_;
   int multiprocessors_, compute_capability_, registers_ = 0;
   bool rounded_ = false;  // numbers, before they are encoded
 };

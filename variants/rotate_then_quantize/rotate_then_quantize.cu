@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/device/cuda_check.hpp"
-#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "common/host/bits.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/auto/auto.hpp"
@@ -90,8 +90,7 @@ class TwoLaunches final : public Plan {
     });
     if (kernel_ == nullptr)
       throw std::logic_error("rotate_then_quantize: no kernel is compiled for this encoding");
-    if (rotation_) workspace_ = DeviceArray(static_cast<std::size_t>(problem.span_bytes()));
-    if (encoder::finds_tensor_scale(problem.encoding)) largest_ = DeviceArray(sizeof(std::uint32_t));
+    scratch_ = PlanScratch(rotated_bytes() + (finds_largest() ? kPart : 0));
   }
 
   std::size_t alignment() const override {
@@ -99,7 +98,13 @@ class TwoLaunches final : public Plan {
         launch_.reader == Reader::any ? static_cast<std::size_t>(bytes_of(problem().dtype())) : 16;
     return rotation_ ? std::max(own, rotation_->alignment()) : own;
   }
-  bool one_stream_at_a_time() const override { return true; }
+  bool one_stream_at_a_time() const override {
+    return scratch_.is_owned() || (rotation_ && rotation_->one_stream_at_a_time());
+  }
+  /// Rotated rows, the largest |y|, then what the rotation works in, which it owns where this plan owns the rest.
+  std::int64_t scratch_bytes() const override {
+    return scratch_.bytes() + (rotation_ ? rotation_->scratch_bytes() : 0);
+  }
 
   Numerics numerics() const override {
     return rotation_ ? rotation_->numerics() : single_rounding(Sums::fp32_any_order, problem());
@@ -122,8 +127,14 @@ class TwoLaunches final : public Plan {
   }
 
  private:
+  static constexpr std::int64_t kPart = 256;  // bytes between parts of the scratch
+
+  std::int64_t rotated_bytes() const { return rotation_ ? round_up(problem().span_bytes(), kPart) : 0; }
+  bool finds_largest() const { return encoder::finds_tensor_scale(problem().encoding); }
+
   void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
+    auto* const scratch = scratch_.bytes() > 0 ? scratch_.of<std::byte>(operands) : nullptr;
     const std::int64_t group = group_of(p);
     const std::int64_t columns = scale_shape(p.encoding, p.rows, p.n()).columns;
     const int log_columns = is_power_of_two(columns) ? log2_floor(columns) : -1;
@@ -136,7 +147,8 @@ class TwoLaunches final : public Plan {
               p.in.row_stride,
               p.out.row_stride,
               log_columns};
-    what.out.largest = largest_.as<std::uint32_t>();
+    what.out.largest =
+        finds_largest() ? reinterpret_cast<std::uint32_t*>(scratch + rotated_bytes()) : nullptr;
     // Ahead of the rotation, behind which a kernel alone may begin early.
     if (what.out.pads)
       FWHT_CUDA(cudaMemsetAsync(operands.scales, 0, static_cast<std::size_t>(p.scale_bytes_out()), stream));
@@ -144,13 +156,16 @@ class TwoLaunches final : public Plan {
       FWHT_CUDA(cudaMemsetAsync(what.out.largest, 0, sizeof(std::uint32_t), stream));
     if (rotation_) {
       Operands rotated = operands;
-      rotated.out = workspace_.as<void>();
+      rotated.out = scratch;
+      rotated.scratch = operands.scratch != nullptr && rotation_->scratch_bytes() > 0
+                            ? scratch + scratch_.bytes()
+                            : nullptr;
       rotated.scales = nullptr;
       rotated.scales_bytes = -1;
       rotated.tensor_scale = 0.0F;
       rotated.tensor_scale_at = nullptr;
       rotation_->execute(rotated, stream);
-      what.in = workspace_.as<void>();
+      what.in = scratch;
     }
     bool early = begins_early_;
     if (what.out.largest != nullptr) {
@@ -172,7 +187,7 @@ class TwoLaunches final : public Plan {
   Launch launch_;
   bool begins_early_;
   Kernel kernel_ = nullptr, find_largest_ = nullptr;
-  DeviceArray workspace_, largest_;
+  PlanScratch scratch_;
 };
 
 }  // namespace

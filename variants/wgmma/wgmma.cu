@@ -44,8 +44,8 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/device/plan_scratch.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
@@ -83,13 +83,13 @@ class WgmmaPlan final : public Plan {
         std::max(std::int64_t{blocks_per_sm_} * device.sm_count / launch_.cluster(), std::int64_t{1});
     blocks_ = launch_.cluster() *
               (launch_.form == Form::one_shot ? problem.rows : std::min(problem.rows, resident));
-    constexpr unsigned kNone = 0;
-    if (launch_.dynamic) counter_ = DeviceArray(&kNone, sizeof kNone);
+    if (launch_.dynamic) counter_ = PlanScratch::of_zeros(sizeof(unsigned));
   }
 
   std::size_t alignment() const override { return 16; }
 
-  bool one_stream_at_a_time() const override { return counter_.as<unsigned>() != nullptr; }
+  bool one_stream_at_a_time() const override { return counter_.is_owned(); }
+  std::int64_t scratch_bytes() const override { return counter_.bytes(); }
 
   Numerics numerics() const override {
     Numerics numerics = single_rounding(Sums::split_bf16, problem());
@@ -134,12 +134,14 @@ class WgmmaPlan final : public Plan {
                          2 * p.out.row_stride,
                          static_cast<float>(p.scale),
                          eager_};
+    unsigned* counter = counter_.bytes() > 0 ? counter_.of<unsigned>(operands) : nullptr;
+    const bool clears = counter != nullptr && operands.scratch != nullptr;  // a launch leaves its own at zero
+    if (clears) FWHT_CUDA(cudaMemsetAsync(counter, 0, sizeof *counter, stream));
     const LaunchGrid grid{.blocks = blocks_,
                           .threads = launch_.threads(),
                           .shared = shared_bytes(launch_),
                           .cluster = launch_.cluster(),
-                          .programmatic = p.programmatic_launch};
-    unsigned* counter = counter_.as<unsigned>();
+                          .programmatic = p.programmatic_launch && !clears};
     const void* arguments[] = {&batch, &counter};  // a kernel without a counter takes the front
     launch_at(kernel_, grid, stream, const_cast<void**>(arguments));
   }
@@ -149,7 +151,7 @@ class WgmmaPlan final : public Plan {
   Kernel kernel_ = nullptr;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;
-  DeviceArray counter_;  // rows handed out so far; zero between launches
+  PlanScratch counter_;  // rows handed out so far
 };
 
 }  // namespace
