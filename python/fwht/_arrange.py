@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from . import _c, array
+from . import _c, _tensors, array
 from .array import View
 
 
@@ -83,7 +86,7 @@ def transform(
     name = _c.encoded(variant)
     given = x if inplace else out
     ask = functools.partial(problem, view.shape, view.dtype, view.dtype_name)
-    scales = scales_of(scale, len(axes))
+    scales = scales_of(scale, [view.shape[axis] for axis in axes], view.dtype in (_c.I32, _c.I64))
     for each, axis in zip(scales, axes):  # everything is refused before anything is written
         if not supported(ask(each, axis, orderings, inplace, _c.HOST, name), name, _c.HOST):
             _c.fail(2)
@@ -115,7 +118,22 @@ def transform(
     return target
 
 
-def scales_of(scale: Any, axes: int) -> list[Any]:
-    """None makes every axis orthonormal; a number belongs to the whole, at the last one."""
-    return [None] * axes if scale is None else [1.0] * (axes - 1) + [scale]
+def scales_of(scale: Any, lengths: Sequence[int], is_summed: bool) -> list[Any]:
+    """The scale of each axis. None makes every axis orthonormal. Of a number below 1 each axis has its part, by its share of
+    log2 n: the root mean square between two axes lies between those of x and of the result. All parts but the last are powers
+    of two, by which nothing is rounded. A number from 1 on belongs to the last axis: no sums before are larger than its own.
 
+    is_summed: of integers, which take 1 alone.
+    """
+    if scale is None:
+        return [None] * len(lengths)
+    if is_summed or len(lengths) == 1:
+        return [1.0] * (len(lengths) - 1) + [scale]
+    whole = float(scale) if _tensors.is_traced() and isinstance(scale, (int, float)) else _c.checked_scale(scale)
+    assert whole is not None
+    if abs(whole) >= 1:
+        return [1.0] * (len(lengths) - 1) + [whole]
+    bits = [max(int(n).bit_length() - 1, 0) for n in lengths]  # lengths that are no powers of two are refused later
+    share = -math.log2(max(abs(whole), 2.0 ** -sum(bits))) / (sum(bits) or 1)
+    exponents = [round(share * sum(bits[:i])) for i in range(len(bits))]
+    return [*(2.0 ** (before - after) for before, after in itertools.pairwise(exponents)), whole * 2.0 ** exponents[-1]]

@@ -18,3 +18,8 @@ def face_of(x: Any) -> Any:
         return face if isinstance(x, face.Tensor) else None
     torch = sys.modules.get("torch")
     return load() if torch is not None and isinstance(x, torch.Tensor) else None
+
+
+def is_traced() -> bool:
+    """Whether numbers may be symbols of torch.compile, which are checked where the operator is faked."""
+    return face is not None and face.is_dynamo_compiling()

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import _c
+from . import _arrange, _c
 from . import hadamard_transform as _local_transform
 from ._torch.eager import is_differentiated
 
@@ -100,23 +100,20 @@ def hadamard_transform(
     if form == "block_diagonal" or ranks == 1:
         return _local_transform(x, scale, variant=variant)
 
-    # About orthonormal, so that the dtype holds what rows it holds; a power of two, so that nothing is rounded by it.
-    kept = 2.0 ** -(shard.bit_length() // 2)
-    local = _local_transform(x, kept if whole else scale, variant=variant).reshape(-1, shard)
+    first, last = _arrange.scales_of(scale, (shard, ranks), False) if whole else (scale, 1.0 / math.sqrt(ranks))
+    local = _local_transform(x, first, variant=variant).reshape(-1, shard)
     piece = shard // ranks
     if ranks == 2:  # twice the bytes, but nothing to pack, and less latency
         rows = local.new_empty(ranks * local.shape[0], shard)
         dist.all_gather_into_tensor(rows, local, group=group)
-        first = dist.get_rank(group) * piece
-        received = rows.reshape(ranks, -1, shard)[..., first : first + piece]
+        begin = dist.get_rank(group) * piece
+        received = rows.reshape(ranks, -1, shard)[..., begin : begin + piece]
     else:
         pieces = local.reshape(-1, ranks, piece).transpose(0, 1).contiguous()
         received = torch.empty_like(pieces)
         dist.all_to_all_single(received, pieces, group=group)
     if not x.is_floating_point():
         return _sums_over_ranks(received).movedim(0, 1).reshape(x.shape)
-    factor = 1.0 / math.sqrt(ranks) if scale is None else scale / kept
-    fits = abs(factor) <= torch.finfo(torch.float32).max  # else it would be infinite there, and 0 times it no number
-    wide = torch.float32 if x.dtype != torch.float64 and fits else torch.float64
-    mixed = _sums_over_ranks(received.to(wide)) * factor
+    wide = torch.float32 if x.dtype != torch.float64 else torch.float64
+    mixed = _sums_over_ranks(received.to(wide)) * last
     return mixed.movedim(0, 1).to(x.dtype).reshape(x.shape)

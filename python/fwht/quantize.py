@@ -304,7 +304,7 @@ def asked_of(prologue: RmsNorm | Rope | None) -> tuple[str | None, Any, float, A
     if prologue is None:
         return NO_PROLOGUE
     if isinstance(prologue, RmsNorm):
-        epsilon = prologue.epsilon if _is_traced() else _c.checked_scale(prologue.epsilon, "epsilon")
+        epsilon = prologue.epsilon if _tensors.is_traced() else _c.checked_scale(prologue.epsilon, "epsilon")
         if epsilon is None:
             raise TypeError("fwht: epsilon=None must be a number")
         return "rms", prologue.weight, epsilon, None, None
@@ -392,7 +392,7 @@ def _by_elements(layout: Layout, encoding: str, n: int) -> str:
 
 def _number(tensor_scale: Any, x: Any) -> Any:
     """Of one element on the CPU; one on x's device stays there. What else is no number, is refused."""
-    if tensor_scale is None or type(tensor_scale) is float or (type(tensor_scale) is int and _is_traced()):
+    if tensor_scale is None or type(tensor_scale) is float or (type(tensor_scale) is int and _tensors.is_traced()):
         return tensor_scale
     device, shape = getattr(tensor_scale, "device", "cpu"), getattr(tensor_scale, "shape", None)
     if face := _tensors.face_of(tensor_scale):
@@ -403,7 +403,7 @@ def _number(tensor_scale: Any, x: Any) -> Any:
         if shape != ():
             _require_one_float(tensor_scale)
         number = tensor_scale.item()
-        return number if _is_traced() else _c.checked_scale(number, "tensor_scale")
+        return number if _tensors.is_traced() else _c.checked_scale(number, "tensor_scale")
     if not face:
         return _c.checked_scale(tensor_scale, "tensor_scale")
     if device != getattr(x, "device", None):
@@ -422,11 +422,6 @@ def _in_memory(tensor_scale: Any) -> bool:
     return _tensors.face_of(tensor_scale) is not None
 
 
-def _is_traced() -> bool:
-    """Whether numbers may be symbols of torch.compile, which are checked where the operator is faked."""
-    return _tensors.face is not None and _tensors.face.is_dynamo_compiling()
-
-
 def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
     if len(shape) == 0:
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
@@ -435,7 +430,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
         raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number or a tensor")
     if tensor_scale is not None:
         in_memory = _in_memory(tensor_scale)
-        is_number = not in_memory and not _is_traced()
+        is_number = not in_memory and not _tensors.is_traced()
         if is_number:
             _c.checked_scale(tensor_scale, "tensor_scale")
         if not layout.needs_tensor_scale:

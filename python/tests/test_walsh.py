@@ -171,6 +171,40 @@ def test_two_axes_in_sequency_and_back():
     assert np.allclose(fwht.hadamard_transform(y, axis=(1, 2), input_ordering="sequency"), x)
 
 
+@kinds
+@pytest.mark.parametrize("scale", [2.0**-9, 2.0**-18, 0.001, 1.0, -3.0, 0.0])
+def test_a_scale_of_several_axes_leaves_no_sums_between_them_out_of_range(kind, scale):
+    """The first axis alone has sums of 512 times an element, which float16 may not hold where it holds the result."""
+    signs, ones = np.random.default_rng(5).choice([-1.0, 1.0], 512), np.ones((512, 512))
+    for x in (ones, ones * signs, ones * signs[:, None], np.eye(512)):
+        peak = np.abs(scale * (hadamard(512) @ x @ hadamard(512))).max()
+        x = (x * min(32000, 60000 / max(peak, 1))).astype("float16")
+        y = numpy_of(fwht.hadamard_transform(give(x, kind), scale, axis=(-2, -1)))
+        expected = scale * (hadamard(512) @ x.astype("float64") @ hadamard(512))
+        assert np.abs(y - expected).max() <= 2.0**-10 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3, -(2.0**-12), 7.0])
+def test_the_axes_of_a_scale_round_as_little_as_one_does(scale):
+    x = np.random.default_rng(6).integers(-4, 5, (8, 32, 2)).astype("float32")
+    bare = fwht.hadamard_transform(x, 1.0, axis=(0, 1, 2))
+    assert np.array_equal(fwht.hadamard_transform(x, scale, axis=(0, 1, 2)), (bare.astype("float64") * np.float32(scale)).astype("float32"))
+    assert np.array_equal(fwht.hadamard_transform(x.astype("int32"), 1, axis=(0, 1, 2)), bare)
+
+
+@needs_torch
+def test_gradients_and_graphs_of_a_scale_over_several_axes():
+    both = lambda t, scale=2.0**-9: fwht.hadamard_transform(t, scale, axis=(-2, -1))
+    x = torch.randn(2, 4, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: both(t, 0.3), (x,), check_forward_ad=True)
+    y = torch.zeros(512, 512, dtype=torch.float16, requires_grad=True)
+    grad = (180 * (1 - 2 * torch.randint(2, (512,), generator=torch.Generator().manual_seed(1)))).half().expand(512, 512)
+    both(y).backward(grad)
+    assert torch.equal(y.grad, both(grad)) and y.grad.isfinite().all()
+    for scale in (0.3, 2.0):
+        assert torch.equal(torch.compile(both, fullgraph=True, backend="eager")(x, scale), both(x, scale))
+
+
 def test_supports_of_arrangements():
     ask = lambda **options: fwht.supports(64, "float32", device="cpu", **{"rows": 6, "inplace": False, **options})
     assert ask(ordering="sequency", input_ordering="dyadic", inner=3) and ask(inner=3, inplace=True)

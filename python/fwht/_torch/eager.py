@@ -358,7 +358,7 @@ def arranged(
         _check_memory(x, x if inplace else out)
         ops._orderings(ordering, input_ordering)
     axes = _arrange.axes_of(axis, x.dim())
-    steps = list(zip(_arrange.scales_of(scale, len(axes)), axes))
+    steps = list(zip(_arrange.scales_of(scale, [x.shape[axis] for axis in axes], not x.is_floating_point()), axes))
     here = False  # whether every step replaces x
     if not _is_compiling():
         for each, axis in steps:
