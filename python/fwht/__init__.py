@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any, SupportsFloat
 
-from . import _arrange, _c, _tensors, array, linear, operators, quantize, walsh
+from . import _arrange, _c, _lazy, _tensors, array, linear, operators, quantize, walsh
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -152,11 +152,9 @@ def hadamard_transform_(
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module("." + name, __name__)
     if name == "rotate_model":
-        return importlib.import_module(".evaluate", __name__).rotate_model
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _lazy.submodule(__name__, "evaluate", _SUBMODULES).rotate_model
+    return _lazy.submodule(__name__, name, _SUBMODULES)
 
 
 if "torch" in sys.modules:  # else at the first tensor

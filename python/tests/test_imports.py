@@ -101,6 +101,28 @@ WITH_SCALE = {
 }
 
 
+@needs_torch
+def test_import_fwht_alone_reaches_every_public_module():
+    """One interpreter each: importing one module puts it into its package for the others."""
+    names = [name for name in FILES if "._" not in name and not name.startswith("fwht.bench")]
+    assert {"fwht.integrations.compressed_tensors", "fwht.evaluate.hooks", "fwht.compat.fast_hadamard_transform"} <= set(names)
+    program = (
+        "import fwht, importlib, os, torch\n"
+        f"for name in {names}:\n"
+        "    if (child := os.fork()) == 0:\n"
+        "        try: assert eval(name) is importlib.import_module(name)\n"
+        "        except ModuleNotFoundError as error: assert error.name == 'transformers', (name, error)\n"
+        "        except BaseException as error: print(name, error); os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(child, 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT.parent)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for package in (fwht, fwht.integrations, fwht.evaluate):
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'missing'"):
+            _ = package.missing
+
+
 def public_functions():
     for module in FILES:
         if module.startswith(("fwht.bench", "fwht.evaluate", "fwht._", "fwht.array")):

@@ -12,8 +12,9 @@ Needs transformers 5 or later: the extra `evaluate` of the package.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from .. import _lazy
 
 __all__ = ["SCHEMES", "Rotation", "Scheme", "load_rotated", "rotate_model", "save_rotated"]
 
@@ -21,9 +22,10 @@ _HOMES = {
     "SCHEMES": "schemes", "Scheme": "schemes", "Rotation": "rotate", "rotate_model": "rotate",
     "load_rotated": "checkpoint", "save_rotated": "checkpoint",
 }  # fmt: skip
+_SUBMODULES = ("checkpoint", "cost", "gptq", "hooks", "measure", "outliers", "program", "rotate", "schemes", "tasks")
 
 
 def __getattr__(name: str) -> Any:  # at first use: without PyTorch the program still says what is missing
     if name in _HOMES:
-        return getattr(importlib.import_module("." + _HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(_lazy.submodule(__name__, _HOMES[name], _SUBMODULES), name)
+    return _lazy.submodule(__name__, name, _SUBMODULES)
