@@ -437,8 +437,8 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
             raise ValueError(f"fwht: tensor_scale{'' if in_memory else f'={tensor_scale}'} is given, but encoding {encoding} has none")
         if in_memory:
             _require_one_float(tensor_scale)
-        elif is_number and not float(tensor_scale) > 0:
-            raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive")
+        elif is_number and not 0 < ctypes.c_float(float(tensor_scale)).value < math.inf:
+            raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive and finite in float32, in which codes are scaled")
     return layout
 
 
@@ -559,7 +559,7 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
 
     Raises:
         ValueError: no such encoding; codes or scales of another dtype or shape than it has, no whole tokens, scales on another
-            device; tensor_scale missing, in vain or not positive.
+            device; tensor_scale missing, in vain, or not positive and finite in float32.
         TypeError: codes or scales that are no tensors, another dtype.
     """
     import torch
@@ -680,7 +680,7 @@ def round_trip(
         )
     else:
         codes, scales = quantize(x, encoding, tensor_scale=tensor_scale, variant=variant)
-    return dequantize(codes, scales, encoding, tensor_scale=tensor_scale, dtype=x.dtype)
+    return dequantize(codes, scales, encoding, tensor_scale=tensor_scale, dtype=x.dtype).view(x.shape)  # of rows of one element, too
 
 
 def _decoded(codes: Any, element: str) -> Any:

@@ -1,5 +1,7 @@
 """Codes and scales: against the recipes worked out here in NumPy, against what they stand for, layouts, graphs, bad input."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -281,6 +283,10 @@ def test_what_is_not_read_as_another_encoding():
     ):
         with pytest.raises(error, match=words):
             call()
+    for number in (1e-60, 1e39):  # of which float32 has none
+        for call in (lambda **s: read(*nv, "nvfp4", **s), lambda **s: quantize.quantize(x, "nvfp4", **s), lambda **s: fwht.hadamard_quantize(x, "nvfp4", **s)):
+            with pytest.raises(ValueError, match=f"tensor_scale={re.escape(str(number))} must be positive and finite in float32"):
+                call(tensor_scale=number)
     numbers = read(*int8, "int8:row")
     for scales in (int8.scales.view(2, 2, 1), int8.scales.view(2, 2), int8.scales, int8.scales.view(4)):
         assert torch.equal(read(int8.codes.view(2, 2, 64), scales, "int8:row").view(4, 64), numbers)
@@ -325,6 +331,14 @@ def test_groups_that_share_a_byte(encoding, n, monkeypatch):
         monkeypatch.setattr(quantize, "_SLICE", most)
         assert torch.equal(quantize.dequantize(codes, scales, encoding), wanted)
     assert torch.equal(quantize.round_trip(x, encoding), wanted)
+
+
+@needs_torch
+@pytest.mark.parametrize("encoding", ["mxfp4", "int4:32", "nvfp4", "int4:row,t64", "e4m3:row"])
+def test_round_trips_of_rows_of_one_element_have_their_shape(encoding):
+    x = torch.randn(4, 16, 1)
+    y = quantize.round_trip(x, encoding)
+    assert y.shape == x.shape and torch.equal(y.view(-1), quantize.round_trip(x.view(-1, 1), encoding).view(-1))
 
 
 @needs_torch
