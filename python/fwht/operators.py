@@ -71,6 +71,9 @@ class Signs:
     def __hash__(self) -> int:
         return hash((self.n, self.packed))
 
+    def __reduce__(self) -> Any:  # of copy and pickle
+        return type(self), (self.packed, self.n)
+
     def on(self, x: Any) -> Any:
         if face := _tensors.face_of(x):
             torch = sys.modules["torch"]

@@ -1,6 +1,8 @@
 """Operators for rows of any length: values against matrices that are worked out here, signs, dense factors, gradients."""
 
+import copy
 import ctypes
+import pickle
 
 import numpy as np
 import pytest
@@ -130,6 +132,16 @@ def test_random_signs_are_fixed_for_ever():
     for n, seed in ((0, 0), (8, -1), (8, 2**64)):
         with pytest.raises(ValueError):
             operators.random_signs(n, seed)
+
+
+@needs_torch
+def test_signs_are_copied_by_their_bits_alone():
+    """Not with the tensors that are kept beside the devices that asked."""
+    signs = operators.random_signs(64, 1)
+    fresh, kept = pickle.dumps(signs), signs.on(torch.zeros(1))
+    assert pickle.dumps(signs) == fresh
+    for other in (pickle.loads(fresh), copy.deepcopy(signs), copy.copy(signs)):
+        assert other == signs and torch.equal(other.on(torch.zeros(1)), kept) and other.on(torch.zeros(1)) is not kept
 
 
 def test_signs_of_another_length_are_refused():
