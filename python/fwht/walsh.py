@@ -412,7 +412,7 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
     face = _tensors.face_of(a)
     if (face is None) != (_tensors.face_of(b) is None):
         raise TypeError(f"fwht: a is a {type(a).__name__} and b a {type(b).__name__}; both must be PyTorch tensors, or NumPy arrays")
-    dtype, n = _dtype_name(views[0]), views[0].shape[-1] if views[0].shape else 1
+    dtype, n = _dtype_name(views[0]), int(views[0].shape[-1]) if views[0].shape else 1  # a tensor in torch.jit.trace
     if dtype not in ("float32", "float64", "int32", "int64"):
         raise TypeError(f"fwht: dtype {views[0].dtype_name} must be float32, float64, int32 or int64 for dyadic convolutions")
     if views[0].shape != views[1].shape or views[0].dtype != views[1].dtype or views[0].device != views[1].device:

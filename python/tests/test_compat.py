@@ -234,6 +234,13 @@ def test_the_interface_in_a_graph():
         assert torch.equal(compiled(x, 80**-0.5), function(x, 80**-0.5))
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("name", compat.__all__)
+def test_the_interface_in_a_trace(name):
+    function, x = getattr(compat, name), torch.randn(3, 60)
+    assert torch.equal(torch.jit.trace(function, (x.flip(0),))(x), function(x))
+
+
 def test_transformers_4_which_asked_at_import(monkeypatch):
     """Its answer is a number of the module, not a cached function."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "fast_hadamard_transform"]:

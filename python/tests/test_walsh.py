@@ -670,7 +670,7 @@ def composed(n=8):
 
 
 @needs_torch
-@pytest.mark.parametrize("first", ["grad", "vmap", "batched", "compile"])
+@pytest.mark.parametrize("first", ["grad", "vmap", "batched", "compile", "trace"])
 def test_compositions_in_transforms_of_functions(first):
     """Each of them meets tensors that are beside nothing yet, and leaves behind what the others can use."""
     x, torch_jacobian = torch.randn(4, 8, dtype=torch.float64), torch.autograd.functional.jacobian
@@ -683,6 +683,7 @@ def test_compositions_in_transforms_of_functions(first):
             "batched": lambda: torch.allclose(torch_jacobian(f, x, vectorize=True), jacobian)
             and torch.autograd.gradcheck(f, (given,), check_batched_grad=True),
             "compile": lambda: torch.allclose(torch.compile(f, fullgraph=True, backend="aot_eager")(x), y),
+            "trace": lambda: torch.allclose(torch.jit.trace(lambda t: f(t), (x.flip(0),))(x), y),
         }
         assert checks.pop(first)(), first
         assert all(check() for check in checks.values())

@@ -71,8 +71,13 @@ def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
         if torch.compiler.is_compiling():  # which traces no question about inference mode
             kept[key] = made = make()
             return made
-        with torch.inference_mode(False), temporarily_clear_interpreter_stack():
-            found = make()
+        tracing = torch._C._get_tracing_state()  # of torch.jit.trace, whose graph would differ from the next call's
+        torch._C._set_tracing_state(None)
+        try:
+            with torch.inference_mode(False), temporarily_clear_interpreter_stack():
+                found = make()
+        finally:
+            torch._C._set_tracing_state(tracing)
         if all(type(each) is Tensor for each in (found if isinstance(found, tuple) else (found,))):
             kept[key] = found
     return found

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from typing import Any
 
 import torch
@@ -37,15 +36,18 @@ def _power_of_two(n: int, least: int) -> int:
 
 
 def _padded(x: torch.Tensor, length: int) -> torch.Tensor:
-    return x if length == x.shape[-1] else F.pad(x, (0, length - x.shape[-1]))
+    missing = length - int(x.shape[-1])
+    return F.pad(x, (0, missing)) if missing else x
 
 
-def _check_rows(x: torch.Tensor) -> None:
+def _length_of(x: torch.Tensor) -> int:
+    """Of the rows; torch.jit.trace gives sizes as tensors."""
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"fwht: x has shape {tuple(x.shape)}; its last dimension must have at least one element")
     require_memory(x)
+    return int(x.shape[-1])
 
 
 def _number(scale: Any) -> Any:
@@ -75,8 +77,7 @@ def hadamard_transform(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
         TypeError: x is no tensor, or scale is another one.
         Otherwise as `fwht.hadamard_transform`.
     """
-    _check_rows(x)
-    n = x.shape[-1]
+    n = _length_of(x)
     padded = _padded(x, _power_of_two(n, 2))
     result = _transform(padded, _number(scale))
     return result if padded is x else result[..., :n].contiguous()
@@ -130,8 +131,7 @@ def _entries(m: int, x: torch.Tensor) -> torch.Tensor:
 
 
 def _special(m: int, x: torch.Tensor, scale: Any) -> torch.Tensor:
-    _check_rows(x)
-    n = x.shape[-1]
+    n = _length_of(x)
     power = _power_of_two(-(-n // m), 4)
     padded = _padded(x, m * power)
     if m == 12:
@@ -170,10 +170,9 @@ def hadamard_transform_40N(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
 
 def hadamard_transform_ref(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
     """`hadamard_transform` by a product with the matrix, in x's dtype: slow, for tests."""
-    _check_rows(x)
-    n = x.shape[-1]
-    padded = _padded(x, _power_of_two(n, 2))
+    n = _length_of(x)
+    power = _power_of_two(n, 2)
     matrix: Any = torch.ones(1, 1, dtype=x.dtype, device=x.device)
-    for _ in range(int(math.log2(padded.shape[-1]))):
+    for _ in range(power.bit_length() - 1):
         matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return (F.linear(padded, matrix) * scale)[..., :n]
+    return (F.linear(_padded(x, power), matrix) * scale)[..., :n]
