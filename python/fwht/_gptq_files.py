@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import _c, _tensors, array
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 _PARTS = ("qweight", "qzeros", "scales", "g_idx", "bias")
 _FORMATS = {"gptq": "v1", "gptq_v2": "v2"}
 _INDEX, _CONFIG = "model.safetensors.index.json", "quantize_config.json"
@@ -24,6 +27,66 @@ class GptqTensors(NamedTuple):
     g_idx: Any = None
     bias: Any = None
     zero_points: str = "v1"
+
+
+class HostTensor:
+    """A tensor of a layer, in contiguous host memory."""
+
+    def __init__(self, name: str, given: Any, dtypes: tuple[str, ...]):
+        if face := _tensors.face_of(given):
+            face.require_memory(given)
+            self.kept = given.detach().cpu().contiguous()
+            self.address, kind = self.kept.data_ptr(), str(self.kept.dtype).removeprefix("torch.")
+        else:
+            import numpy
+
+            if not isinstance(given, numpy.ndarray):
+                raise TypeError(f"fwht: {name} is a {type(given).__name__}, not a PyTorch tensor or NumPy array")
+            self.kept = numpy.ascontiguousarray(given)
+            self.address, kind = self.kept.ctypes.data, array.dtype_name(self.kept)
+        if kind not in dtypes:
+            raise TypeError(f"fwht: {name} has dtype {kind}; it must be {' or '.join(dtypes)}")
+        self.name, self.shape = name, tuple(self.kept.shape)
+
+    def require(self, shape: tuple[int, ...]) -> None:
+        if self.shape != shape:
+            raise ValueError(f"fwht: {self.name} has shape {self.shape}; it must be {shape}")
+
+
+class Checked(NamedTuple):
+    qweight: HostTensor
+    qzeros: HostTensor | None
+    scales: HostTensor
+    g_idx: HostTensor | None
+    bias: HostTensor | None
+    zero_points: str
+
+
+def checked(qweight: Any, qzeros: Any, scales: Any, g_idx: Any, zero_points: str | None, bias: Any = None) -> Checked:
+    """The tensors of one layer, whose shapes and dtypes belong together; zero_points: as `fwht.linear.pack` takes it."""
+    words = ("int32", "uint32")
+    q, s = HostTensor("qweight", qweight, words), HostTensor("scales", scales, ("float16",))
+    if zero_points is None:
+        zero_points = "symmetric" if qzeros is None else "v1"
+    if zero_points not in _c.ZERO_POINTS:
+        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_c.ZERO_POINTS)}")
+    if (zero_points == "symmetric") != (qzeros is None):
+        raise ValueError(f"fwht: zero_points={zero_points!r}, but qzeros are {'missing' if qzeros is None else 'given'}")
+    if len(q.shape) != 2 or len(s.shape) != 2 or 0 in q.shape or 0 in s.shape:
+        raise ValueError(f"fwht: qweight {q.shape} must be (k / 8, n) and scales {s.shape} (groups, n)")
+    k, n, groups = 8 * q.shape[0], q.shape[1], s.shape[0]
+    s.require((groups, n))
+    if k % groups:
+        raise ValueError(f"fwht: k={k} is no multiple of the {groups} groups that scales have")
+    others: list[HostTensor | None] = []
+    for name, given, dtypes, shape in (
+        ("qzeros", qzeros, words, (groups, n // 8)), ("g_idx", g_idx, ("int32",), (k,)), ("bias", bias, _FLOATS, (n,)),
+    ):  # fmt: skip
+        others.append(None if given is None else HostTensor(name, given, dtypes))
+        if others[-1] is not None:
+            others[-1].require(shape)
+    z, order, b = others
+    return Checked(q, z, s, order, b, zero_points)
 
 
 def _safetensors() -> Any:
@@ -147,18 +210,42 @@ def load(path: Any, layer: str) -> GptqTensors:
     return GptqTensors(**tensors, zero_points=zero_points)
 
 
-def _group_size(tensors: GptqTensors) -> int:
-    k, groups = 8 * tensors.qweight.shape[0], tensors.scales.shape[0]
+def _group_size(layer: Checked) -> int:
+    k, groups = 8 * layer.qweight.shape[0], layer.scales.shape[0]
     return k // groups if groups > 1 else -1
 
 
-def _is_out_of_order(tensors: GptqTensors) -> bool:
+def _is_out_of_order(layer: Checked) -> bool:
     """Whether inputs are in groups other than one behind the other (act-order)."""
-    if tensors.g_idx is None:
+    if layer.g_idx is None:
         return False
-    size = _group_size(tensors)
-    order: list[int] = tensors.g_idx.tolist()
+    size = _group_size(layer)
+    order: list[int] = layer.g_idx.kept.tolist()
     return order != [0 if size < 0 else i // size for i in range(len(order))]
+
+
+def _checked_layers(given: Mapping[str, GptqTensors]) -> dict[str, Checked]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"fwht: layers are a {type(given).__name__}; they must be a dict of GptqTensors by name")
+    if not given:
+        raise ValueError("fwht: there are no layers to save")
+    found, first = {}, None
+    for layer, tensors in given.items():
+        if not isinstance(layer, str) or not isinstance(tensors, GptqTensors):
+            raise TypeError(f"fwht: layer {layer!r} is a {type(tensors).__name__}; a name stands for GptqTensors, as `load` returns them")
+        zero_points = None if tensors.qzeros is None and tensors.zero_points in _FORMATS.values() else tensors.zero_points
+        try:
+            found[layer] = checked(*tensors[:4], zero_points, tensors.bias)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"fwht: layer {layer}: {str(error).removeprefix('fwht: ')}") from None
+        for part, each in zip(_PARTS, tensors, strict=False):
+            first = first or (each, f"{layer}.{part}")
+            if each is not None and _is_torch(each) != _is_torch(first[0]):
+                raise TypeError(
+                    f"fwht: {first[1]} is a {type(first[0]).__name__} and {layer}.{part} a {type(each).__name__}; "
+                    "all must be PyTorch tensors, or NumPy arrays"
+                )
+    return found
 
 
 def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | None = None) -> None:
@@ -171,29 +258,29 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
             (qzeros None) get the zero points 8 written out, since readers expect them.
         shard_bytes: a shard is closed before it grows beyond that; a layer is never split. None: one file.
 
-    Raises: ImportError without the package safetensors. ValueError for no layers, layers whose zero points are stored in
-        different ways, groups of different sizes, and shard_bytes below 1; FileExistsError for a folder with other
-        weights. Nothing is written then. OSError where the disk is full.
+    Raises: ImportError without the package safetensors. What `pack` raises for tensors that are no layer, with its name.
+        ValueError for no layers, layers whose zero points are stored in different ways, groups of different sizes, and
+        shard_bytes below 1; TypeError for tensors among arrays, layers that are no GptqTensors, and shard_bytes that is no
+        integer; FileExistsError for a folder with other weights. Nothing is written then. OSError where the disk is full.
     """
     _safetensors()
-    if not given:
-        raise ValueError("fwht: there are no layers to save")
-    if shard_bytes is not None and shard_bytes < 1:
+    if shard_bytes is not None and (shard_bytes := _c.integer("shard_bytes", shard_bytes)) < 1:
         raise ValueError(f"fwht: shard_bytes={shard_bytes} must be at least 1")
-    kinds = {tensors.zero_points for tensors in given.values()} - {"symmetric"}
-    if len(kinds) > 1 or not kinds <= set(_FORMATS.values()):
+    found = _checked_layers(given)
+    kinds = {each.zero_points for each in found.values()} - {"symmetric"}
+    if len(kinds) > 1:
         raise ValueError(f"fwht: zero points are stored as {', '.join(sorted(kinds))}; a checkpoint has one of v1 and v2")
     kind = kinds.pop() if kinds else "v1"
-    groups = {_group_size(tensors): layer for layer, tensors in given.items()}
-    if -1 in groups and len(groups) == 2 and all(8 * t.qweight.shape[0] in groups for t in given.values() if _group_size(t) < 0):
+    groups = {_group_size(each): layer for layer, each in found.items()}
+    if -1 in groups and len(groups) == 2 and all(8 * each.qweight.shape[0] in groups for each in found.values() if _group_size(each) < 0):
         del groups[-1]  # as many inputs as a group of the others has
     if len(groups) > 1:
         (size, layer), (other_size, other) = list(groups.items())[:2]
         raise ValueError(f"fwht: {layer} has group_size={size} and {other} {other_size}; a checkpoint has one")
     shards: list[dict[str, Any]] = [{}]
     room = 0
-    for layer, tensors in given.items():
-        named = {f"{layer}.{part}": each for part, each in zip(_PARTS, _written(tensors, kind), strict=False) if each is not None}
+    for layer, tensors in found.items():
+        named = {f"{layer}.{part}": each for part, each in zip(_PARTS, _written(tensors, kind), strict=True) if each is not None}
         size = sum(each.nbytes for each in named.values())
         if shards[-1] and shard_bytes is not None and room + size > shard_bytes:
             shards.append({})
@@ -201,8 +288,8 @@ def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | No
         shards[-1].update(named)
         room += size
     config = {
-        "bits": 4, "group_size": next(iter(groups)), "desc_act": any(map(_is_out_of_order, given.values())),
-        "sym": all(t.qzeros is None for t in given.values()), "quant_method": "gptq",
+        "bits": 4, "group_size": next(iter(groups)), "desc_act": any(map(_is_out_of_order, found.values())),
+        "sym": all(each.qzeros is None for each in found.values()), "quant_method": "gptq",
         "checkpoint_format": next(name for name, stored in _FORMATS.items() if stored == kind),
     }  # fmt: skip
     names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
@@ -227,9 +314,10 @@ def _is_torch(given: Any) -> bool:
     return torch is not None and isinstance(given, torch.Tensor)
 
 
-def _written(tensors: GptqTensors, kind: str) -> tuple:
+def _written(layer: Checked, kind: str) -> tuple:
     """The tensors as a file has them; int32 holds the words, and g_idx is there, since readers want it."""
-    qweight, qzeros, scales, g_idx, bias = tensors[:5]
+    qweight, scales = layer.qweight.kept, layer.scales.kept
+    qzeros, g_idx, bias = (None if each is None else each.kept for each in (layer.qzeros, layer.g_idx, layer.bias))
     k, n, groups = 8 * qweight.shape[0], qweight.shape[1], scales.shape[0]
     word = -0x77777778 if kind == "v2" else 0x77777777  # eight times 8, or 8 - 1
     if _is_torch(qweight):
@@ -238,16 +326,15 @@ def _written(tensors: GptqTensors, kind: str) -> tuple:
             qzeros = torch.full((groups, n // 8), word, dtype=torch.int32, device="cpu")
         if g_idx is None:
             g_idx = torch.arange(k, dtype=torch.int32, device="cpu") // (k // groups)
-        return tuple(
-            None if each is None else each.detach().cpu().contiguous().clone() for each in (qweight, qzeros, scales, g_idx, bias)
-        )
+        parts = qweight.view(torch.int32), qzeros.view(torch.int32), scales, g_idx, bias
+        return tuple(None if each is None else each.clone() for each in parts)  # layers may share a tensor
     import numpy
 
     if qzeros is None:
         qzeros = numpy.full((groups, n // 8), word, numpy.int32)
     if g_idx is None:
         g_idx = (numpy.arange(k) // (k // groups)).astype(numpy.int32)
-    return tuple(None if each is None else numpy.ascontiguousarray(each) for each in (qweight, qzeros, scales, g_idx, bias))
+    return qweight.view(numpy.int32), qzeros.view(numpy.int32), scales, g_idx, bias
 
 
 def _save_file(tensors: dict[str, Any], path: Path) -> None:

@@ -19,7 +19,7 @@ import threading
 from typing import Any, NamedTuple
 
 from . import _c, _tensors, array, operators
-from ._gptq_files import GptqTensors, layers, load, save
+from ._gptq_files import GptqTensors, checked, layers, load, save
 from ._plan import Variant, _device_number, _dtype_code, listed
 
 __all__ = ["GptqTensors", "Packed", "forward", "layers", "load", "pack", "save", "supports", "variants"]
@@ -111,30 +111,6 @@ def _choice(problem: _c.LinearProblem, variant: str | None, device: int) -> tupl
     return names[0], "; ".join(reasons)
 
 
-class _Tensor:
-    """A tensor of a file, in contiguous host memory."""
-
-    def __init__(self, name: str, given: Any, dtypes: tuple[str, ...]):
-        if face := _tensors.face_of(given):
-            face.require_memory(given)
-            self.kept = given.detach().cpu().contiguous()
-            self.address, kind = self.kept.data_ptr(), str(self.kept.dtype).removeprefix("torch.")
-        else:
-            import numpy
-
-            if not isinstance(given, numpy.ndarray):
-                raise TypeError(f"fwht: {name} is a {type(given).__name__}, not a PyTorch tensor or NumPy array")
-            self.kept = numpy.ascontiguousarray(given)
-            self.address, kind = self.kept.ctypes.data, array.dtype_name(self.kept)
-        if kind not in dtypes:
-            raise TypeError(f"fwht: {name} has dtype {kind}; it must be {' or '.join(dtypes)}")
-        self.name, self.shape = name, tuple(self.kept.shape)
-
-    def require(self, shape: tuple[int, ...]) -> None:
-        if self.shape != shape:
-            raise ValueError(f"fwht: {self.name} has shape {self.shape}; it must be {shape}")
-
-
 def pack(
     qweight: Any, qzeros: Any, scales: Any, g_idx: Any = None, *, zero_points: str | None = None, dtype: Any = None,
     rotation: int | str = 0, signs: Any = None, dense: Any = None, device: Any = None, variant: str | None = None,
@@ -168,23 +144,8 @@ def pack(
 
     Source: Frantar et al., GPTQ (arXiv 2210.17323); docs/linear.md.
     """
-    words, halves = ("int32", "uint32"), ("float16",)
-    q, s = _Tensor("qweight", qweight, words), _Tensor("scales", scales, halves)
-    if zero_points is None:
-        zero_points = "symmetric" if qzeros is None else "v1"
-    if zero_points not in _c.ZERO_POINTS:
-        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_c.ZERO_POINTS)}")
-    if (zero_points == "symmetric") != (qzeros is None):
-        raise ValueError(f"fwht: zero_points={zero_points!r}, but qzeros are {'missing' if qzeros is None else 'given'}")
-    if len(q.shape) != 2 or len(s.shape) != 2 or 0 in q.shape or 0 in s.shape:
-        raise ValueError(f"fwht: qweight {q.shape} must be (k / 8, n) and scales {s.shape} (groups, n)")
+    q, z, s, order_of, _, zero_points = checked(qweight, qzeros, scales, g_idx, zero_points)
     k, n, groups = 8 * q.shape[0], q.shape[1], s.shape[0]
-    s.require((groups, n))
-    if k % groups:
-        raise ValueError(f"fwht: k={k} is no multiple of the {groups} groups that scales have")
-    z = None if qzeros is None else _Tensor("qzeros", qzeros, words)
-    if z is not None:
-        z.require((groups, n // 8))
     group = WHOLE if groups == 1 else k // groups
     if signs is not None and isinstance(rotation, str) and "signs" not in rotation:
         rotation += "+signs"
@@ -193,9 +154,6 @@ def pack(
     if isinstance(signs, operators.Signs) and isinstance(rotation, str):
         operators.require_fitting(signs, rotation)
     data = [_operand(*each) for each in (("signs", signs, sizes[0], "uint8"), ("dense", dense, sizes[1], kind))]
-    order_of = None if g_idx is None else _Tensor("g_idx", g_idx, ("int32",))
-    if order_of is not None:
-        order_of.require((k,))
 
     torch: Any = sys.modules.get("torch")
     of_torch = torch is not None and isinstance(qweight, torch.Tensor)

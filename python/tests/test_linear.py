@@ -443,6 +443,48 @@ def test_files_of_another_checkpoint_do_not_stay_beside(tmp_path):
             assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_what_pack_refuses_is_not_written(tmp_path):
+    pytest.importorskip("safetensors")
+    made, _ = layer()
+    made = made if torch is None else tensors(made)
+    one = linear.GptqTensors(*made)
+    cases = [
+        (ValueError, "layer a: zero_points='symmetric', but qzeros are given", {"a": one._replace(zero_points="symmetric")}, {}),
+        (ValueError, "layer a: zero_points='v3' must be one of v1, v2, symmetric", {"a": one._replace(zero_points="v3")}, {}),
+        (ValueError, r"layer a: scales has shape \(4, 16\); it must be \(4, 24\)", {"a": one._replace(scales=one.scales[:, :16])}, {}),
+        (ValueError, r"layer a: bias has shape \(4,\); it must be \(24,\)", {"a": one._replace(bias=one.scales[:, 0])}, {}),
+        (TypeError, "layer a: qweight has dtype float16; it must be int32 or uint32", {"a": one._replace(qweight=one.scales)}, {}),
+        (TypeError, "layer a: scales is a NoneType, not a PyTorch tensor or NumPy array", {"a": one._replace(scales=None)}, {}),
+        (TypeError, "layer 'a' is a tuple; a name stands for GptqTensors", {"a": tuple(one)}, {}),
+        (TypeError, "layer 1 is a GptqTensors; a name stands", {1: one}, {}),
+        (TypeError, "layers are a list; they must be a dict", [one], {}),
+        (TypeError, "shard_bytes='4GB' must be an integer", {"a": one}, {"shard_bytes": "4GB"}),
+        (ValueError, "shard_bytes=0 must be at least 1", {"a": one}, {"shard_bytes": 0}),
+    ]
+    if torch is not None:
+        arrays = linear.GptqTensors(*(None if each is None else each.numpy() for each in one[:4]))
+        cases += [
+            (TypeError, "a.qweight is a Tensor and b.qweight a ndarray; all must be PyTorch tensors, or NumPy arrays", {"a": one, "b": arrays}, {}),
+            (TypeError, "a.qweight is a ndarray and a.scales a Tensor; all must be", {"a": arrays._replace(scales=one.scales)}, {}),
+        ]
+    for kind, words, given, options in cases:
+        with pytest.raises(kind, match=f"fwht: {words}"):
+            linear.save(tmp_path / "new", given, **options)
+        assert not (tmp_path / "new").exists()
+
+
+def test_words_without_a_sign_are_written_with_one(tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    made, _ = layer()
+    unsigned = linear.GptqTensors(*(each if each is None or each.dtype != np.int32 else each.view(np.uint32) for each in made))
+    given = {"arrays": unsigned} if torch is None else {"tensors": linear.GptqTensors(*tensors(unsigned[:4]))}
+    for folder, form in ({"arrays": unsigned} | given).items():
+        linear.save(tmp_path / folder, {"a": form})
+        with safetensors.safe_open(tmp_path / folder / "model.safetensors", "np") as file:
+            assert [file.get_slice(f"a.{part}").get_dtype() for part in ("qweight", "qzeros", "g_idx")] == 3 * ["I32"]
+            assert np.array_equal(file.get_tensor("a.qweight"), made[0]) and np.array_equal(file.get_tensor("a.qzeros"), made[1])
+
+
 def test_a_disk_that_is_full(tmp_path, monkeypatch):
     safetensors = pytest.importorskip("safetensors")
 
