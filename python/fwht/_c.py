@@ -316,9 +316,13 @@ def check_encoded(dtype: int, dtype_name: str) -> None:
         raise TypeError(f"fwht: codes are of rows in float16, bfloat16 or float32, not in {dtype_name}")
 
 
-def check_scale_of_sums(dtype: int | None, dtype_name: str, scale: float | None) -> None:
-    """Integers are summed and nothing else."""
-    if dtype in (I32, I64) and scale != 1:
+def check_sums(dtype: int | None, dtype_name: str, scale: float | None, operator: str | None) -> None:
+    """Integers are summed by H_n and nothing else; operator: None, or a whole text."""
+    if dtype not in (I32, I64):
+        return
+    if operator is not None and not (operator.isdigit() and int(operator).bit_count() == 1):
+        raise TypeError(f"fwht: {dtype_name} data are only summed by H_n; the operator {operator} takes float16, bfloat16, float32 or float64")
+    if scale != 1:
         why = "scale=None is 1/sqrt(n)" if scale is None else f"scale={scale}"
         raise ValueError(f"fwht: {why}, but {dtype_name} data are only summed, so it must be 1")
 
@@ -378,8 +382,8 @@ def make_problem(
     if encoding is not None:
         check_encoded(dtype, dtype_name)
     scale = checked_scale(scale)
-    check_scale_of_sums(dtype, dtype_name, scale)
     op_text = None if operator is None else text_for_c("operator", operator, OPERATOR_TEXT)
+    check_sums(dtype, dtype_name, scale, operator)
     n = shape[-1]
     rows = 1
     for size in shape[:-1]:

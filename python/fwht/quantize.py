@@ -304,18 +304,24 @@ def asked_of(prologue: RmsNorm | Rope | None) -> tuple[str | None, Any, float, A
     if prologue is None:
         return NO_PROLOGUE
     if isinstance(prologue, RmsNorm):
+        _require_array("weight", prologue.weight)
         epsilon = prologue.epsilon if _tensors.is_traced() else _c.checked_scale(prologue.epsilon, "epsilon")
         if epsilon is None:
             raise TypeError("fwht: epsilon=None must be a number")
         return "rms", prologue.weight, epsilon, None, None
     if not isinstance(prologue, Rope):
         raise TypeError(f"fwht: prologue is a {type(prologue).__name__}; it must be an RmsNorm, a Rope or None")
-    if not hasattr(prologue.cos_sin, "shape"):
-        raise TypeError(f"fwht: cos_sin is a {type(prologue.cos_sin).__name__}; it must be a PyTorch tensor or a NumPy array")
+    _require_array("cos_sin", prologue.cos_sin)
+    _require_array("positions", prologue.positions)
     if len(shape := tuple(prologue.cos_sin.shape)) != 2:
         raise ValueError(f"fwht: cos_sin must have shape (positions, width); it has {shape}")
     text = f"rope{shape[1]}{'i' if prologue.interleaved else ''}{f'h{prologue.heads}' if prologue.heads != 1 else ''}"
     return text, None, 0.0, prologue.cos_sin, prologue.positions
+
+
+def _require_array(name: str, given: Any) -> None:
+    if not hasattr(given, "shape"):
+        raise TypeError(f"fwht: {name} is a {type(given).__name__}; it must be a PyTorch tensor or a NumPy array")
 
 
 def _require_numpy(x: Any) -> None:
@@ -509,6 +515,8 @@ def run(
     _c.check(_c.library.fwht_supports(problem, name, x.device), x.device)
     if 0 in x.shape:
         return
+    if cos_sin is not None and cos_sin.shape[0] == 0:
+        raise ValueError(f"fwht: cos_sin has shape {tuple(cos_sin.shape)}; it must have at least one position")
     rows, operands.epsilon = problem.rows, epsilon
     for key, given, count, dtype in (
         ("weight", weight, x.shape[-1], x.dtype_name),

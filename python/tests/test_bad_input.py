@@ -61,10 +61,13 @@ TABLE = [
     (ValueError, r"scale=None is 1/sqrt\(n\), but .*int\d\d data are only summed, so it must be 1",
      [lambda a, d=d, f=f: f(a((3, 8), d)) for d in ("int32", "int64") for f in (T, OP)] + [lambda a: T_(a((3, 8), "int64"))]),
     (ValueError, r"scale=0.5, but .*int32 data are only summed", [lambda a, f=f: f(a((3, 8), "int32"), scale=0.5) for f in (T, OP)]),
+    (TypeError, r"int\d\d data are only summed by H_n; the operator .* takes float16, bfloat16, float32 or float64",
+     [lambda a, d=d, s=s: OP(a((3, 12), d), "12", s) for d in ("int32", "int64") for s in (1.0, None)]
+     + [lambda a: OP(a((3, 16), "int32"), "4x4", 1), lambda a: OP(a((3, 8), "int32"), scale=1, signs=operators.random_signs(8, 1)),
+        lambda a: W.rounds(a((3, 8), "int32"), [operators.random_signs(8, 1)]), lambda a: plan(12, dtype="int32", operator="12", scale=1)]),
     (ValueError, "scale=0.0, but int32 data", [lambda a: plan(dtype="int32", scale=0)]),
     (TypeError, "codes are of rows in float16, bfloat16 or float32, not in .*(int32|int64|float64)",
      [lambda a, d=d, s=s: Q(a((3, 64), d), scale=s) for d in ("int32", "int64", "float64") for s in (None, 1)]),
-    (NotImplementedError, "the operator 12x2 is not offered", [lambda a: OP(a((3, 24), "int32"), scale=1)]),
     # spectra, convolutions, sketches
     (ValueError, "element 0 is 0, but the form signs has 1 and -1; 0 and 1 are the form bits", [lambda a: W.spectrum(a((8,), "int8"), "signs")]),
     (ValueError, "form='truth' must be one of packed, bits, signs", [lambda a: W.spectrum(a((8,), "int8"), "truth")]),

@@ -115,6 +115,14 @@ def test_16_bit_data_of_the_special_kernels(device, dtype):
         assert torch.equal(y, special(m, x, 1 / 16).to(dtype))
 
 
+@pytest.mark.parametrize("m", FINGERPRINTS)
+def test_integers_have_the_power_of_two_alone(m):
+    x = torch.ones(2, 4 * m, dtype=torch.int32)
+    with pytest.raises(TypeError, match=f"int32 data are only summed by H_n; the operator d?{m}x4 takes float16"):
+        special(m, x)
+    assert compat.hadamard_transform(x[:, :4]).tolist() == 2 * [[4, 0, 0, 0]]
+
+
 def test_no_row_and_no_element():
     assert compat.hadamard_transform_20N(torch.empty(0, 80)).shape == (0, 80)
     for function in (compat.hadamard_transform, compat.hadamard_transform_28N):

@@ -739,7 +739,10 @@ def test_bad_preparations(library):
         (quantize.RmsNorm(x[0][:32]), ValueError, "weight of the preparation rms must be 64 contiguous elements of"),
         (quantize.RmsNorm(x[0], -1.0), ValueError, "epsilon=-1 must be finite"),
         ("rms", TypeError, "prologue is a str"),
-        (quantize.Rope([[1.0]], where), TypeError, "cos_sin is a list"),
+        (quantize.Rope([[1.0]], where), TypeError, "cos_sin is a list; it must be a PyTorch tensor or a NumPy array"),
+        (quantize.Rope(table, None), TypeError, "positions is a NoneType; it must be a PyTorch tensor or a NumPy array"),
+        (quantize.RmsNorm(None), TypeError, "weight is a NoneType; it must be a PyTorch tensor or a NumPy array"),
+        (quantize.Rope(table[:0], where), ValueError, r"cos_sin has shape \(0, 32\); it must have at least one position"),
     ):
         with pytest.raises(error, match=words):
             fwht.hadamard_quantize(x, prologue=prologue)

@@ -65,12 +65,12 @@ def check(x: Tensor, scale: Any, operator: str | None = "", signs: Any = None, t
         raise TypeError(f"fwht: dtype {x.dtype} {_c.DTYPE_RULE}")
     if is_encoded:
         _c.check_encoded(DTYPES[x.dtype], str(x.dtype))
-    _c.check_scale_of_sums(DTYPES[x.dtype], str(x.dtype), _c.checked_scale(scale))
-    n = x.shape[-1]
+    n, text = x.shape[-1], None
+    if operator != "" or signs is not None:
+        text = operators.resolved((int(n),), operator or "", signs is not None, transpose)
+    _c.check_sums(DTYPES[x.dtype], str(x.dtype), _c.checked_scale(scale), text)
     if operator == "" and isinstance(n, int) and (n < 2 or n & (n - 1)):
         raise ValueError(f"fwht: n={n} must be a power of two of at least 2")
-    if operator != "" or signs is not None:
-        operators.resolved((int(n),), operator or "", signs is not None, transpose)
 
 
 # --- the transform ---------------------------------------------------------------------------------------------------
