@@ -297,7 +297,7 @@ def checked_scale(scale: Any, name: str = "scale") -> float | None:
             f"would wait for the device; pass {name}.item() if that is meant"
         )
     drops = of_numpy and kind.__name__.startswith(("complex", "clong"))  # float() of NumPy's leaves the imaginary part out
-    if drops or isinstance(scale, (str, bytes)):
+    if drops or not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):  # float() reads texts and buffers, too
         raise TypeError(f"fwht: {name}={scale!r} must be a number or None")
     try:
         value = float(scale)

@@ -36,8 +36,11 @@ def _check(shard: int, ranks: int, form: str) -> None:
 def result_columns(n: int, ranks: int, rank: int, form: str = "all_to_all") -> torch.Tensor:
     """The columns of the whole result that `rank` holds, in order: shape (n / ranks,), int64.
 
-    Raises ValueError where n, or a shard of it, is not divisible by `ranks`.
+    Raises ValueError where n, or a shard of it, is not divisible by `ranks`; TypeError for what is no integer.
     """
+    n, ranks, rank = _c.integer("n", n), _c.integer("ranks", ranks), _c.integer("rank", rank)
+    if n < 1:
+        raise ValueError(f"fwht: n={n} must be at least 1")
     if ranks < 1 or n % ranks:
         raise ValueError(f"fwht: n={n} is not divisible by {ranks} ranks")
     if not 0 <= rank < ranks:

@@ -121,7 +121,7 @@ TABLE = [
     (OverflowError, "4 of 24 sums do not fit int32, max .x. is 2147483648 and n=8", [lambda a: W.checked_transform(fill(a((3, 8), "int32"), -(2**31), -1))]),
     (ValueError, "scale=.* must be finite", [lambda a, s=s: T(a(), s) for s in (inf, nan, -inf, 1e39, 10**400)]
      + [lambda a: OP(a((3, 12)), scale=inf), lambda a: Q(a(), scale=nan)]),
-    (TypeError, f"scale.* {NUMBER}", [lambda a, s=s: T(a(), s) for s in (np.ones(()), "1.0", [1.0], object(), 2j, np.complex64(2j))] + [lambda a: T(a(), a(()))]),
+    (TypeError, f"scale.* {NUMBER}", [lambda a, s=s: T(a(), s) for s in (np.ones(()), "1.0", b"1", bytearray(b"1"), memoryview(b"1"), [1.0], object(), 2j, np.complex64(2j))] + [lambda a: T(a(), a(()))]),
     (ValueError, ROWS, [lambda a, s=s, w=w: T_(a.strided(*s)) if w else T(a(s[0]), out=a.strided(*s)) for w in (True, False) for s in (
         ((4, 8), (1, 8)), ((4, 8), (16, 2)), ((2, 3, 8), (32, 8, 1)), ((4, 8), (0, 1)), ((4, 8), (4, 1)))]),
     (ValueError, "out .*must be as x", [lambda a, o=o, f=f: f(a(), out=a(*o)) for f in (T, OP) for o in (((3, 16),), ((24,),), ((3, 8), "float16"))]),

@@ -127,7 +127,13 @@ def test_bad_input_is_one_sentence():
         ((48, 3, 0), "3 ranks must be a power of two"),
         ((64, 4, 4), "rank=4 must be between 0 and 3"),
         ((64, 4, -1), "rank=-1 must be between 0 and 3"),
+        ((-16, 4, 1), "n=-16 must be at least 1"),
+        ((0, 4, 1), "n=0 must be at least 1"),
+        ((16, 0, 0), "n=16 is not divisible by 0 ranks"),
         ((64, 4, 0, "ring"), "unknown form 'ring'; known: all_to_all, block_diagonal"),
     ]:
         with pytest.raises(ValueError, match=sentence):
+            over_ranks.result_columns(*arguments)
+    for arguments, name in (((16.0, 4, 1), "n=16.0"), ((16, 4.0, 1), "ranks=4.0"), ((16, 4, 1.0), "rank=1.0")):
+        with pytest.raises(TypeError, match=f"{name} must be an integer"):
             over_ranks.result_columns(*arguments)

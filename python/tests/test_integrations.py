@@ -1,5 +1,6 @@
 """fwht.integrations, by modules with the names and parameters of the frameworks that do the same arithmetic in plain PyTorch."""
 
+import functools
 import importlib
 import json
 import logging
@@ -856,12 +857,27 @@ def test_the_backend_says_where_it_stands(kitchen, caplog, monkeypatch):
 
 
 def test_convrot_refuses():
-    x = torch.zeros(2, 96)
-    for call, words in (
-        (lambda: convrot.quantized(x, 32), "group=32 must be a power of four"), (lambda: convrot.quantized(x, 64), r"\(2, 96\); .* group=64"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=words):
+    x, weight, scale = torch.zeros(2, 96), torch.zeros(32, 96, dtype=torch.int8), torch.ones(32)
+    linear = functools.partial(convrot.linear, group=16)
+    for kind, call, words in (
+        (ValueError, lambda: convrot.quantized(x, 32), "group=32 must be a power of four"),
+        (ValueError, lambda: convrot.quantized(x, 64), r"\(2, 96\); .* group=64"),
+        (TypeError, lambda: convrot.quantized(x.numpy(), 16), "x is a numpy.ndarray; it must be a PyTorch tensor"),
+        (TypeError, lambda: convrot.quantized(x.double(), 16), "codes are of rows in float16, bfloat16 or float32"),
+        (TypeError, lambda: linear(x.numpy(), weight, scale), "x is a numpy.ndarray"),
+        (TypeError, lambda: linear(x, weight.numpy(), scale), "weight is a numpy.ndarray"),
+        (TypeError, lambda: linear(x, weight, 0.5), "weight_scale is a builtins.float; it must be a PyTorch tensor"),
+        (TypeError, lambda: linear(x, weight, scale, [0.0]), "bias is a builtins.list"),
+        (TypeError, lambda: linear(x, weight.float(), scale), "weight has dtype torch.float32; it must be torch.int8"),
+        (ValueError, lambda: linear(x, weight[:, :48], scale), r"weight has shape \(32, 48\); it must be \(outputs, 96\), as x of shape \(2, 96\) asks"),
+        (ValueError, lambda: linear(x, weight[0], scale), r"weight has shape \(96,\)"),
+        (ValueError, lambda: linear(x, weight, scale[:31]), r"weight_scale has shape \(31,\); it must have one element, or one for each of 32 outputs"),
+        (ValueError, lambda: linear(x, weight, scale, scale[:31]), r"bias has shape \(31,\); it must be \(32,\)"),
+        (ValueError, lambda: linear(x, weight.to("meta"), scale), "weight is on meta, x is on cpu"),
+    ):
+        with pytest.raises(kind, match=words):
             call()
+    assert not linear(x, weight, scale[:1].view(1, 1), scale).sub(1).any() and linear(x[:0], weight, scale[:, None]).shape == (0, 32)
 
 
 def test_convrot_takes_rows_that_are_rounded_where_no_sums_in_float32_are_quantized(monkeypatch):
