@@ -201,12 +201,13 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
         variant: for CUDA tensors, as in `hadamard_transform`. None there: the first pass of `passes` reads f itself, so that no
             int32 copy of f is made.
 
-    Returns: int32 (..., 2^k), of f's library and device.
+    Returns: int32 (..., 2^k), of f's library and device. torch.func refuses it, and what else reads functions or spectra here;
+    leading dimensions do what vmap would.
 
     Raises:
         ValueError: an unknown form or variant, a length that is none, a value that is not of the form, with its place.
         TypeError: a dtype that is not of the form.
-        NotImplementedError: a variant that works on the other kind of memory.
+        NotImplementedError: a variant that works on the other kind of memory; a tensor inside torch.func.
 
     Example:
         >>> import numpy, fwht
@@ -313,9 +314,17 @@ def summary(w: Any) -> Summary:
     view, variables = _spectrum_view(w)
     if view.device != _c.HOST:
         return _summary_by_torch(w, variables)
-    w, found = _contiguous(w), _c.SpectrumSummary(ctypes.sizeof(_c.SpectrumSummary))
-    _c.check(_c.library.fwht_walsh_summary(_view(w).pointer, variables, found))
+    return _summary_of_memory(_view(_contiguous(w)), variables)
+
+
+def _summary_of_memory(view: array.View, variables: int) -> Summary:
+    found = _c.SpectrumSummary(ctypes.sizeof(_c.SpectrumSummary))
+    _c.check(_c.library.fwht_walsh_summary(view.pointer, variables, found))
     return Summary(found.largest, found.place, found.nonlinearity, found.sum_of_squares)
+
+
+# What torch.compiler.disable does, which imports the compiler for a second: it would warn of each structure of ctypes.
+_summary_of_memory._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 def _summary_by_torch(w: Any, variables: int) -> Summary:
@@ -487,9 +496,9 @@ def rounds_to_codes(x: Any, signs: Sequence[operators.Signs], bits: int) -> tupl
             first in the lowest bit, set where y < 0; the scale is the mean of |y|, with which scale and -scale are nearest to y.
 
     Returns: codes, int8 (..., n) or uint8 (..., n bits / 8), and float32 scales (...), of x's library and device. Not differentiable;
-    torch.func.vmap refuses it, and torch.compile breaks its graph here.
+    torch.func refuses it, and torch.compile breaks its graph here.
 
-    Raises: TypeError, ValueError.
+    Raises: TypeError, ValueError; NotImplementedError inside torch.func.
 
     Example:
         >>> import numpy, fwht

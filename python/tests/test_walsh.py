@@ -707,6 +707,34 @@ def test_a_convolution_takes_no_two_kinds_of_arrays():
             walsh.dyadic_convolution(*given)
 
 
+def of_memory():
+    """Functions of Boolean functions, and of rounds, which read the memory of what they are given."""
+    signs = [fwht.operators.random_signs(8, 1)]
+    return (
+        lambda f: walsh.spectrum(f, "bits"), lambda f: walsh.summaries(f, "bits").largest, lambda f: walsh.largest_of(f, "bits", 2)[0],
+        lambda f: torch.tensor(walsh.summary(f.int())), lambda f: walsh.largest(f.int(), 2)[0], lambda f: walsh.rounds_to_codes(f.float(), signs, 8)[0],
+        lambda f: fwht.plan(8, 1, "float32", device="cpu").execute(f.float()[None]),
+    )  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("function", of_memory())
+def test_torch_func_refuses_what_reads_memory(function):
+    with pytest.raises(NotImplementedError, match="a tensor inside torch.func .* has no memory, which this call reads"):
+        torch.func.vmap(function)(torch.ones(3, 8, dtype=torch.uint8))
+
+
+@needs_torch
+@pytest.mark.filterwarnings("error:.*Dynamo")
+@pytest.mark.parametrize("function", of_memory()[:-1])
+def test_graphs_break_without_a_warning_where_memory_is_read(function):
+    torch.compiler.reset()
+    compiled, generator = torch.compile(function, backend="eager"), torch.Generator().manual_seed(1)
+    for _ in range(3):
+        f = torch.randint(2, (8,), dtype=torch.uint8, generator=generator)
+        assert torch.equal(compiled(f), function(f))
+
+
 @needs_torch
 def test_compositions_of_tensors_without_memory():
     assert [f(torch.empty(4, 8, device="meta")).shape[-1] for f in composed()] == [8, 8, 8, 8, 3, 8]

@@ -102,6 +102,8 @@ def view_of(x: Tensor) -> View:
             f"fwht: a tensor on {x.device}{', negative bit set,' if x.is_neg() else ''} is not "
             "supported here; it must be dense memory of the CPU or a CUDA device"
         )
+    if not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(x):
+        raise NotImplementedError("fwht: a tensor inside torch.func (vmap, grad, ...) has no memory, which this call reads; call it outside")
     device = x.get_device()
     require_memory(x)
     return View(

@@ -106,7 +106,6 @@ def _paley_twice(q: int) -> list[list[int]]:
     return [row + [sign * entry for entry in row] for sign in (1, -1) for row in paley]
 
 
-@functools.cache
 def _published(m: int) -> list[list[int]]:
     """The matrix M_m of the kernels 20N, 28N and 40N. That of 12N is the library's own of order 12."""
     if m == 20:
