@@ -225,7 +225,7 @@ class Plan(_c.Owner):
             behind *= view.shape[axis]
             axis -= 1
         block = view._replace(shape=view.shape[axis:], strides=view.strides[axis:])
-        if self._problem.inner == 1 or behind != self._problem.inner or not (0 in view.shape or operators._is_flat(block)):
+        if not view.shape or behind != self._problem.inner or not (0 in view.shape or operators._is_flat(block)):
             return view.shape, view.strides
         return (*view.shape[:axis], behind * view.shape[axis]), (*view.strides[:axis], 1)
 

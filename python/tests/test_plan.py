@@ -91,6 +91,20 @@ def test_a_plan_along_an_axis_and_in_another_order(library):
             fwht.plan(8, 24, "float32", device="cpu", **options)
 
 
+@pytest.mark.parametrize("inner", [1, 2])
+def test_dimensions_of_one_element_behind_the_rows(inner):
+    x = np.random.default_rng(3).integers(-8, 8, (3, 16, inner)).astype("float64")
+    plan = fwht.plan(16, 3 * inner, "float64", device="cpu", inplace=False, scale=1.0, inner=inner)
+    for shape in (x.shape, (3, 1, 16, inner), (3, 16, inner, 1), (3, 16, 1, inner, 1)):
+        y = plan.execute(x.reshape(shape))
+        assert y.shape == shape and np.array_equal(y.reshape(x.shape), fwht.hadamard_transform(x, 1.0, axis=1))
+    empty = fwht.plan(16, 0, "float64", device="cpu", inplace=False, inner=inner)
+    assert empty.execute(x[:0]).shape == (0, 16, inner)
+    for bad in (x.reshape(16, 3, inner), np.ones((3, 16, 4 * inner))[..., :inner], np.ones(())):
+        with pytest.raises(ValueError, match="the plan is f64/n16"):
+            plan.execute(bad)
+
+
 def test_scratch_of_an_execution():
     plan = fwht.plan(8, 1, "float32", device="cpu", inplace=False, scale=1.0)
     x, memory = np.ones((1, 8), "float32"), np.zeros(1024, "uint8")
