@@ -103,7 +103,8 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kAccuracy, "--dtype f8", "unknown dtype 'f8'");
   expect_refused(kAccuracy, "--dtype i32",
                  "--dtype i32: sums of integers are exact; known: f16, bf16, f32, f64");
-  expect_refused(kAccuracy, "--variant cpu --n 64 --seed 1,-1", "--seed=-1 must be at least 0");
+  expect_refused(kAccuracy, "--variant cpu --n 64 --seed 1,-1",
+                 "--seed=-1 must be a number from 0 to 2^63 - 1");
   expect_refused(kAccuracy, "--output /proc/none/here --variant cpu", "/proc/none/here cannot be made");
   expect_refused(kAnalysis, "--only nope", "unknown experiment 'nope'");
   expect_refused(kAnalysis, "--variant nope", "unknown variant 'nope'");
@@ -111,7 +112,11 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kRunOnce, "--variant nope --problem f16/n8/r1", "unknown variant 'nope'");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
-  expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed -1", "--seed=-1 must be at least 0");
+  expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed 18446744073709551617",
+                 "--seed=18446744073709551617 must be a number from 0 to 2^63 - 1");
+  expect_refused(kRunOnce, "--variant cpu --problem bf16/28x512+signs/r6", "need operands of a caller");
+  expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed -1",
+                 "--seed=-1 must be a number from 0 to 2^63 - 1");
   expect_refused(kRunOnce, "--variant cpu --problem f32/n4/r100000000000000 --check",
                  "cpu: needs 1525878906 MiB of host memory, there are");
   expect_refused(kRunOnce, "--variant cpu", "--problem is required");

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -109,6 +110,14 @@ void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
   app.add_flag("--a100", options.a100,
                "add what the tensor cores of an A100 would give, emulated on the host");
   app.add_flag("--dry-run", options.dry_run, "list what would be done; measure and write nothing");
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  std::int64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc{} || end != text.data() + text.size() || seed < 0)
+    throw BadRequest(fmt::format("--seed={} must be a number from 0 to 2^63 - 1", text));
+  return static_cast<std::uint64_t>(seed);
 }
 
 std::vector<std::int64_t> parse_all_counts(const std::vector<std::string>& lists, std::string_view what) {

@@ -58,6 +58,9 @@ auto parse_items(const std::vector<std::string>& lists, const Parse& parse_item)
   }
   return values;
 }
+/// A seed as --seed has it: 0 to 2^63 - 1, else BadRequest.
+std::uint64_t parse_seed(const std::string& text);
+
 /// The numbers of all lists, as parse_counts reads each.
 std::vector<std::int64_t> parse_all_counts(const std::vector<std::string>& lists, std::string_view what);
 

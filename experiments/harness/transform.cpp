@@ -12,6 +12,15 @@
 
 namespace fwht::harness {
 
+void require_operands_of_subjects(const Problem& problem) {
+  const bool prepared = problem.op.has_signs() || problem.prologue || problem.paging;
+  if (problem.op.has_dense() || (prepared && problem.encoding.is_plain()))
+    throw BadRequest(fmt::format(
+        "{}: dense factors, and what prepares rows without an encoding, need operands of a caller, "
+        "which this program does not have",
+        to_string(problem)));
+}
+
 namespace {
 
 Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,

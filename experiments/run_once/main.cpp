@@ -20,8 +20,7 @@ namespace fwht {
 namespace {
 
 struct CallOptions {
-  std::string variant, problem, input = "normal";
-  std::int64_t seed = 1;
+  std::string variant, problem, input = "normal", seed = "1";
   int repeat = 1;
   std::optional<int> device;
   bool check = false;
@@ -55,9 +54,10 @@ int run(int argc, const char* const* argv) {
   CallOptions options;
   if (!parse(options, argc, argv)) return 0;
   if (options.repeat < 1) throw BadRequest(fmt::format("--repeat={} must be at least 1", options.repeat));
-  if (options.seed < 0) throw BadRequest(fmt::format("--seed={} must be at least 0", options.seed));
+  const std::uint64_t seed = harness::parse_seed(options.seed);
   const Variant& variant = find_variant(options.variant);
   const Problem problem = parse_problem(options.problem);
+  harness::require_operands_of_subjects(problem);
   const reference::InputClass input = reference::parse_input_class(options.input);
   const DeviceInfo device = harness::open_device(options.device);
   if (const Support fits = harness::fits_into_memory(harness::describe(variant, problem).buffers, device);
@@ -71,9 +71,8 @@ int run(int argc, const char* const* argv) {
   }
 
   harness::Bench bench(device);
-  const harness::Subject subject =
-      harness::transform_subject(variant, the_plan, device, std::make_shared<harness::TruthCache>(), input,
-                                 static_cast<std::uint64_t>(options.seed));
+  const harness::Subject subject = harness::transform_subject(
+      variant, the_plan, device, std::make_shared<harness::TruthCache>(), input, seed);
   harness::Slices& slices = bench.slice(subject);
   int launches = 0;
   bool correct = true;

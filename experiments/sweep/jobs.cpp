@@ -44,12 +44,7 @@ void require_usable(const std::vector<Case>& cases) {
     const Problem& problem = c.problem;
     if (problem.rows == 0)
       throw BadRequest(fmt::format("{}: rows=0 leaves nothing to time", to_string(problem)));
-    const bool prepared = problem.op.has_signs() || problem.prologue || problem.paging;
-    if (problem.op.has_dense() || (prepared && problem.encoding.is_plain()))
-      throw BadRequest(
-          fmt::format("{}: dense factors, and what prepares rows without an encoding, need "
-                      "operands of a caller, which the sweep does not have",
-                      to_string(problem)));
+    harness::require_operands_of_subjects(problem);
     Problem orthonormal = problem;
     orthonormal.scale = orthonormal_scale(problem.n());
     const auto [known, is_new] = scales.emplace(to_string(orthonormal), problem.scale);

@@ -19,7 +19,7 @@ KernelId dense(const Problem& p) {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return rows::make_rows_plan(problem, device, {dense, overlapping_kernel, strided_kernel, find},
+  return rows::make_rows_plan(problem, device, {dense, overlapping_kernel, nullptr, strided_kernel, find},
                               factors(problem), numerics_of(problem));
 }
 

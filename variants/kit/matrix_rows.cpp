@@ -7,6 +7,7 @@
 #include "common/device/ptx/fragments.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/text.hpp"
+#include "variants/kit/split_error.hpp"
 
 namespace fwht::rows {
 
@@ -115,10 +116,7 @@ Numerics matrix_rows_numerics(const Problem& problem, bool has_hi_lo) {
   numerics.promises.xor_shift_exact =
       false;  // k steps are chained with truncation, in an order that a shift permutes
   if (!has_hi_lo) return numerics;
-  // As in mma_split: what hi + lo leaves of a number, rms 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)), in units of
-  // 2^-24.
-  constexpr double kSplitRms = 76.0;
-  last.sum_rms = std::sqrt(last.sum_rms * last.sum_rms + kSplitRms * kSplitRms);
+  add_split_error(last);
   numerics.promises.infinity_exact = false;  // the head of an infinity less itself
   return numerics;
 }

@@ -63,6 +63,10 @@ NamedKernel choose_for_vectors(const Problem& problem, const DeviceInfo& device,
     const std::int64_t blocks = blocks_of(problem, of_several);
     if (blocks == 1) return choose(table, table.overlapping(dtype, log_n, true));
     if (leaves_room(of_several, blocks, device)) return of_several;
+    if (table.overlapping_more != nullptr) {
+      const NamedKernel of_more = choose(table, table.overlapping_more(dtype, log_n));
+      if (leaves_room(of_more, blocks_of(problem, of_more), device)) return of_more;
+    }
   }
   return choose(table, table.dense(problem));
 }

@@ -16,6 +16,8 @@ struct KernelTable {
   KernelId (*dense)(const Problem&);  // contiguous rows on the 16-byte grid
   /// The same, where the next launch may overlap.
   KernelId (*overlapping)(Dtype, int log_n, bool single_block);
+  /// The same for more rows than `overlapping` leaves room for; nullptr: none.
+  KernelId (*overlapping_more)(Dtype, int log_n);
   KernelId (*strided)(Dtype, int log_n);  // 16-byte vectors, rows any distance apart
   Kernel (*find)(const KernelId&);        // nullptr: not instantiated; a SignedKernel goes as one, by address
 };

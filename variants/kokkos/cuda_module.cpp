@@ -56,6 +56,6 @@ std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo&
 
 extern "C" __attribute__((visibility("default"))) const fwht::kokkos::Module* fwht_kokkos_module() {
   using namespace fwht::kokkos;
-  static constexpr Module module{contract_of_this_build(), kKokkosVersion, has_space, make_plan};
+  static constexpr Module module{contract_of_this_build(), has_space, make_plan};
   return &module;
 }

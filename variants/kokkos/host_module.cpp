@@ -176,6 +176,6 @@ std::unique_ptr<Plan> make_plan(Space space, const Problem& problem, const Devic
 
 extern "C" [[gnu::visibility("default")]] const fwht::kokkos::Module* fwht_kokkos_module() {
   using namespace fwht::kokkos;
-  static constexpr Module module{contract_of_this_build(), kKokkosVersion, has_space, make_plan};
+  static constexpr Module module{contract_of_this_build(), has_space, make_plan};
   return &module;
 }

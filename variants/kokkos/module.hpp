@@ -27,7 +27,6 @@ struct Library {
 
 struct Module {
   std::uint64_t contract;  ///< contract_of_this_build() of the module
-  const char* kokkos_version;
   bool (*has_space)(Space);
   std::unique_ptr<Plan> (*make_plan)(Space, const Problem&, const DeviceInfo&, const Library&);
 };

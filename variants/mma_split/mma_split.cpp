@@ -6,6 +6,7 @@
 
 #include "common/host/text.hpp"
 #include "variants/kit/encode/output.hpp"
+#include "variants/kit/split_error.hpp"
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/prologue.hpp"
 #include "variants/mma_split/streamed_shape.hpp"
@@ -104,12 +105,8 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   numerics.promises.intermediate_growth =
       std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent(problem)));
 
-  // hi is x truncated to 8 bits, lo = x - hi < 2^(e-7) is rounded to 8 bits. There ulp(lo) is 2^(e-15-j) with
-  // probability 2^-(j+1), so the mean square error is 2^(2e-30) / 12 * (1/2) / (1 - 1/8), against 2^2e * 1.5
-  // / ln 2 of x itself.
-  constexpr double kSplitRms = 76.0;  // 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)) in units of 2^-24
   Step& step = numerics.steps.back();
-  step.sum_rms = std::sqrt(step.sum_rms * step.sum_rms + kSplitRms * kSplitRms);
+  rows::add_split_error(step);
   step.sum_bias = 2 * kTruncationBias;  // two tensor-core stages
   // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,
   // which a shift of the index mixes. Newer devices were not probed.

@@ -42,9 +42,9 @@ KernelId signed_overlapping(Dtype dtype, int log_n, bool) {
 }
 
 rows::KernelTable table_for(const Operator& op) {
-  if (op.is_regular()) return {regular_dense, regular_overlapping, regular_strided_kernel, find};
-  if (op.has_signs()) return {signed_dense, signed_overlapping, strided_kernel, find_signed};
-  return {dense, overlapping_kernel, strided_kernel, find};
+  if (op.is_regular()) return {regular_dense, regular_overlapping, nullptr, regular_strided_kernel, find};
+  if (op.has_signs()) return {signed_dense, signed_overlapping, nullptr, strided_kernel, find_signed};
+  return {dense, overlapping_kernel, overlapping_more_kernel, strided_kernel, find};
 }
 
 }  // namespace

@@ -18,14 +18,24 @@ constexpr KernelId plain_kernel(Dtype dtype, int log_n, Regime regime, Scaling s
   return id;
 }
 
+/// n = 64 .. 256, around 2^20 elements: blocks of one vector a lane leave no room for the next launch, those
+/// of two do. Of longer rows it is overlapping_kernel.
+constexpr KernelId overlapping_more_kernel(Dtype dtype, int log_n) {
+  KernelId id = overlapping_kernel(dtype, log_n, false);
+  if (log_n <= 8) id.launch = kTwoVectors;
+  return id;
+}
+
 /// Whatever a plan of plain rows of this size may ask for; some of it twice.
-constexpr std::array<KernelId, kKernelsOfSize + kRegimes> plain_kernels_of_size(Dtype dtype, int log_n) {
-  std::array<KernelId, kKernelsOfSize + kRegimes> all{};
+inline constexpr std::size_t kPlainKernelsOfSize = kKernelsOfSize + kRegimes + 1;
+constexpr std::array<KernelId, kPlainKernelsOfSize> plain_kernels_of_size(Dtype dtype, int log_n) {
+  std::array<KernelId, kPlainKernelsOfSize> all{};
   std::size_t count = 0;
   for (const KernelId& id : kernels_of_size(dtype, log_n))
     all[count++] = id;
   for (int regime = 0; regime < kRegimes; ++regime)
     all[count++] = plain_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
+  all[count++] = overlapping_more_kernel(dtype, log_n);
   return all;
 }
 

@@ -41,13 +41,12 @@ std::int64_t group_of(const Problem& problem) {
 
 Launch launch_of(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t group = group_of(problem), elements = problem.elements();
-  const auto blocks_of = [](std::int64_t work, std::int64_t each) { return ceil_div(work, each); };
   const bool whole_vectors = problem.contiguous() && group % 8 == 0 && elements % 8 == 0;
   if (whole_vectors) {
     if (is_power_of_two(group) && group <= 256) {
       // Below a wave of warps with four vectors each, more warps are better.
       const int vectors = elements <= std::int64_t{1} << 21 ? 1 : 4;
-      return {Reader::vectors, vectors, 128, blocks_of(elements, 1024 * vectors)};
+      return {Reader::vectors, vectors, 128, ceil_div(elements, 1024 * vectors)};
     }
     const std::int64_t tokens = elements / group;
     const int sharers = sharers_of_token(group, tokens, device);
@@ -101,7 +100,7 @@ class TwoLaunches final : public Plan {
   bool one_stream_at_a_time() const override {
     return scratch_.is_owned() || (rotation_ && rotation_->one_stream_at_a_time());
   }
-  /// Rotated rows, the largest |y|, then what the rotation works in, which it owns where this plan owns the rest.
+  /// Rotated rows, the largest |y|, then what the rotation works in: its own, where this plan owns these.
   std::int64_t scratch_bytes() const override {
     return scratch_.bytes() + (rotation_ ? rotation_->scratch_bytes() : 0);
   }

@@ -168,7 +168,7 @@ inline constexpr Launch kRing14Joined{
 inline constexpr Launch kRing14Dynamic{
     .log_n = 14, .form = Form::ring, .teams = 2, .slots = 2, .dynamic = true, .deferred = true};
 
-// n = 32768. Clusters while every block has an SM to itself; of eight only where launches overlap.
+// n = 32768. Clusters while every block has an SM to itself; of eight while two launches have.
 inline constexpr Launch kCluster8For15{.log_n = 15, .log_parts = 3, .blocks_per_sm = 2};
 inline constexpr Launch kCluster4For15{.log_n = 15, .log_parts = 2, .blocks_per_sm = 3};
 inline constexpr Launch kCluster2For15{.log_n = 15, .log_parts = 1, .blocks_per_sm = 2, .chains = 4};

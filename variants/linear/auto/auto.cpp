@@ -58,7 +58,6 @@ class AutoLayerPlan final : public LinearPlan {
   std::string packing() const override { return plan_->packing(); }
   std::int64_t workspace_bytes() const override { return plan_->workspace_bytes(); }
   Numerics numerics() const override { return plan_->numerics(); }
-  bool one_stream_at_a_time() const override { return plan_->one_stream_at_a_time(); }
 
   Settings settings() const override {
     Settings all{{"picked", name_}, {"picked_by", picked_by_}};

@@ -39,6 +39,7 @@ class CpuLayerPlan final : public LinearPlan {
 
   void enqueue(const LinearOperands& given, Stream) const override {
     const LinearProblem& p = problem();
+    require_groups(given);
     LinearOperands operands = given;
     auto* const x = static_cast<float*>(take_part(operands, x_bytes()));
     auto* const sums = static_cast<Columns*>(take_part(operands, sums_bytes()));
@@ -49,6 +50,20 @@ class CpuLayerPlan final : public LinearPlan {
       for (std::int64_t block = begin; block < end; ++block)
         multiply_columns(operands, x, sums + block * p.m, block * kColumns);
     });
+  }
+
+  /// The groups of act-order index scales, so bytes that nobody packed must not send a read elsewhere.
+  void require_groups(const LinearOperands& operands) const {
+    const LinearProblem& p = problem();
+    const GptqView view(p, operands.weights);
+    if (view.g_idx == nullptr) return;
+    const std::int64_t groups = p.k / p.group_rows();
+    for (std::int64_t row = 0; row < p.k; ++row) {
+      if (view.g_idx[row] < 0 || view.g_idx[row] >= groups) {
+        throw BadRequest(concat("packed weights: row ", row, " is in group ", view.g_idx[row], " of ", groups,
+                                "; these bytes are not what pack made"));
+      }
+    }
   }
 
   /// In fp32, block by block, not rounded.
