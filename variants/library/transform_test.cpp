@@ -881,7 +881,7 @@ TEST_F(TransformGpu, PlansOwnNoScratchOfCallers) {
         out.poison(kPoisonByte);
         scales.poison(kPoisonByte);
         Operands operands{in.data(), out.data()};
-        operands.dense = dense.data();
+        if (problem.op.has_dense()) operands.dense = dense.data();
         if (scale_bytes > 0) operands.scales = scales.data();
         operands.scratch = scratch_of_caller;
         synchronize(Memory::device);
