@@ -103,6 +103,24 @@ def test_of_what_is_as_fast_warm_the_worse_mode_counts(tmp_path):
     assert chosen(tmp_path / "again", times) == ["wgmma"], "5 % faster cold"
 
 
+def test_a_size_between_two_others_takes_what_costs_less_half_way(tmp_path):
+    times = {
+        ("wgmma", 1 << 19, "alternating"): 1.0,
+        ("passes", 1 << 19, "alternating"): 1.11,
+        ("wgmma", 1 << 21, "alternating"): 1.01,
+        ("wgmma", 1 << 21, "cold"): 2.2,
+        ("passes", 1 << 21, "alternating"): 1.0,
+        ("passes", 1 << 21, "cold"): 2.0,
+        ("wgmma", 1 << 22, "alternating"): 1.0,
+        ("passes", 1 << 22, "alternating"): 1.5,
+    }
+    assert chosen(tmp_path, times) == ["wgmma"] * 3, "10 % slower cold, which passes is beside it"
+    times["passes", 1 << 19, "alternating"] = 1.09
+    assert chosen(tmp_path / "near", times) == ["wgmma", "passes", "wgmma"], "that costs less than what it gains"
+    times |= {("passes", 1 << 19, "alternating"): 1.11, ("wgmma", 1 << 21, "alternating"): 1.03}
+    assert chosen(tmp_path / "slower", times) == ["wgmma", "passes", "wgmma"], "3 % slower warm"
+
+
 def test_programmatic_launches_have_choices_of_their_own(tmp_path):
     times = {
         ("mma_split", 1 << 15, "replay"): 2.0,

@@ -43,6 +43,9 @@ def candidates(results: pd.DataFrame) -> pd.Series:
 def choices(results: pd.DataFrame) -> pd.DataFrame:
     """One row per dtype, n, placement, launch and number of elements: the fastest candidate.
 
+    A choice reaches half way to the next size, where nothing was measured. So a size that alone would take another variant than both sizes beside it
+    takes theirs, where that is as fast warm, and costs less here than the other one costs at either of them.
+
     `results` are rows of results.csv. Ordinary launches may find their data in the L2 or not, and `auto` cannot know. So of a size that was
     timed cold too, candidates that are as fast warm are compared by the mode that is worse for them. Programmatic launches are replay_pdl.
     """
@@ -63,19 +66,30 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
         sizes = [(elements, _costs(here)) for elements, here in part.groupby("elements", sort=True)]
         worst = pd.concat([cost for _, cost in sizes], axis="columns").max(axis="columns", skipna=False)
         before = worst.idxmin() if worst.min() <= AS_FAST else None
-        for elements, cost in sizes:
-            best = cost.idxmin()
-            if before in cost.index and cost[before] <= (AS_FAST if worst.min() <= AS_FAST else (1 + INDIFFERENCE) * cost[best]):
-                best = before
-            chosen.append((dtype, n, elements, placement, launch, best))
-            before = best
+        best: list[Any] = []
+        for _, cost in sizes:
+            fastest = cost.idxmin()
+            stays = before in cost.index and cost[before] <= (AS_FAST if worst.min() <= AS_FAST else (1 + INDIFFERENCE) * cost[fastest])
+            best.append(before if stays else fastest)
+            before = best[-1]
+        here = [_ratios(rows).max(axis="columns") for _, rows in part.groupby("elements", sort=True)]
+        for i in range(1, len(best) - 1):
+            around, cost = best[i - 1], sizes[i][1]
+            if around == best[i + 1] and around in cost.index and cost[around] < min(here[i - 1].get(best[i], 1.0), here[i + 1].get(best[i], 1.0)):
+                best[i] = around
+        chosen += [(dtype, n, elements, placement, launch, variant) for (elements, _), variant in zip(sizes, best, strict=True)]
     return pd.DataFrame(chosen, columns=HEADER)
+
+
+def _ratios(rows: pd.DataFrame) -> pd.DataFrame:
+    """How many times the time of the fastest each variant takes, by mode."""
+    times = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
+    return times / times.min()
 
 
 def _costs(rows: pd.DataFrame) -> pd.Series:
     """Of the variants that are as fast as the fastest, warm and up to noise: how many times the time of the fastest they take, in their worse mode."""
-    times = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
-    costs = times / times.min()
+    costs = _ratios(rows)
     return costs[costs.drop(columns="cold", errors="ignore").max(axis="columns") <= AS_FAST + INDIFFERENCE].max(axis="columns")
 
 
