@@ -45,7 +45,9 @@ void copy(Memory to_memory, std::byte* to, Memory from_memory, const std::byte* 
   if (to_memory == Memory::host && from_memory == Memory::host) {
     std::memcpy(to, from, bytes);
   } else {
+    // From pageable memory it may return before all of it has arrived, within a device at once.
     FWHT_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+    FWHT_CUDA(cudaStreamSynchronize(nullptr));
   }
 }
 
