@@ -109,7 +109,7 @@ def test_scratch_of_an_execution():
     plan = fwht.plan(8, 1, "float32", device="cpu", inplace=False, scale=1.0)
     x, memory = np.ones((1, 8), "float32"), np.zeros(1024, "uint8")
     room = memory[-memory.ctypes.data % 256 :]
-    assert plan.scratch_bytes == 0
+    assert plan.scratch_bytes == 0 and not plan.one_stream_at_a_time
     assert np.array_equal(plan.execute(x, scratch=room), truth(x, 1.0))
     for scratch in (room[:256].astype("int8"), room[:512:2], room[:256].reshape(2, 128)):
         with pytest.raises(ValueError, match="contiguous uint8 of one dimension"):
@@ -138,6 +138,14 @@ def test_scratch_of_a_vector_of_sixteen_bits():
         plan.execute(x, results[0], scratch=torch.empty(plan.scratch_bytes + 1, dtype=torch.uint8, device="cuda")[1:])
     with pytest.raises(ValueError, match=f"scratch_bytes={plan.scratch_bytes - 1} must be at least {plan.scratch_bytes}"):
         plan.execute(x, results[0], scratch=scratch[0][:-1])
+
+
+@needs_cuda
+def test_plans_that_keep_their_memory():
+    kept = {"n": 4096, "rows": 8, "dtype": "float16", "device": 0, "inplace": False, "variant": "matmul"}
+    assert fwht.plan(**kept).one_stream_at_a_time
+    with pytest.raises(ValueError, match="own_scratch=False.* matmul keeps what it works in"):
+        fwht.plan(**kept, own_scratch=False)
 
 
 @needs_cuda
