@@ -114,9 +114,9 @@ def test_a_size_between_two_others_takes_what_costs_less_half_way(tmp_path):
         ("wgmma", 1 << 22, "alternating"): 1.0,
         ("passes", 1 << 22, "alternating"): 1.5,
     }
-    assert chosen(tmp_path, times) == ["wgmma"] * 3, "10 % slower cold, which passes is beside it"
+    assert chosen(tmp_path, times) == ["wgmma"] * 3, "wgmma is 10 % slower cold here, passes 11 % at the size beside it"
     times["passes", 1 << 19, "alternating"] = 1.09
-    assert chosen(tmp_path / "near", times) == ["wgmma", "passes", "wgmma"], "that costs less than what it gains"
+    assert chosen(tmp_path / "near", times) == ["wgmma", "passes", "wgmma"], "there it costs less than what it gains here"
     times |= {("passes", 1 << 19, "alternating"): 1.11, ("wgmma", 1 << 21, "alternating"): 1.03}
     assert chosen(tmp_path / "slower", times) == ["wgmma", "passes", "wgmma"], "3 % slower warm"
 

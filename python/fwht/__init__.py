@@ -85,7 +85,7 @@ def hadamard_transform(
             the coefficients of the result stand. Not in place, since it permutes.
         input_ordering: how those of x stand. The inverse of `ordering="sequency"` is `input_ordering="sequency"`.
         axis: along which x is transformed, instead of the last; of several, one after another, each with its own ordering of
-            n. A number as `scale` is for the whole, of which each axis has its part. Complex numbers: `torch.view_as_real(x)` with axis=-2. Other axes than
+            n. A number as `scale` is for the whole: below 1 each axis has its part. Complex numbers: `torch.view_as_real(x)` with axis=-2. Other axes than
             the last, and orderings, are for PyTorch tensors and NumPy arrays. On a CUDA device `auto` has kernels for most of
             them; others cost a copy, or an indexing (docs/long_vectors.md).
 

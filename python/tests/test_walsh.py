@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -203,6 +204,33 @@ def test_gradients_and_graphs_of_a_scale_over_several_axes():
     assert torch.equal(y.grad, both(grad)) and y.grad.isfinite().all()
     for scale in (0.3, 2.0):
         assert torch.equal(torch.compile(both, fullgraph=True, backend="eager")(x, scale), both(x, scale))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        assert torch.equal(torch.jit.trace(both, (x.detach(),))(x.detach()), both(x.detach()))
+
+
+@needs_torch
+def test_a_length_of_several_axes_may_stay_a_symbol():
+    both = lambda t: fwht.hadamard_transform(t, 2.0**-9, axis=(-2, -1))
+    xs = [torch.randn(3, n, 8, dtype=torch.float64) for n in (4, 16, 32, 64)]
+    graphs = 0
+
+    def count(graph, _):
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(both, fullgraph=True, dynamic=True, backend=count)
+    assert all(torch.allclose(compiled(x), both(x), rtol=1e-15) for x in xs) and graphs == 1
+
+    class Both(torch.nn.Module):
+        def forward(self, t):
+            return both(t)
+
+    for strict in (False, True):
+        program = torch.export.export(Both(), (xs[1],), dynamic_shapes={"t": {1: torch.export.Dim("n", min=2, max=64)}}, strict=strict)
+        assert torch.allclose(program.module()(xs[2]), both(xs[2]), rtol=1e-15)
 
 
 def test_supports_of_arrangements():

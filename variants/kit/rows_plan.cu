@@ -65,7 +65,8 @@ NamedKernel choose_for_vectors(const Problem& problem, const DeviceInfo& device,
     if (leaves_room(of_several, blocks, device)) return of_several;
     if (table.overlapping_more != nullptr) {
       const NamedKernel of_more = choose(table, table.overlapping_more(dtype, log_n));
-      if (leaves_room(of_more, blocks_of(problem, of_more), device)) return of_more;
+      const bool other = !(of_more.id == of_several.id);
+      if (other && leaves_room(of_more, blocks_of(problem, of_more), device)) return of_more;
     }
   }
   return choose(table, table.dense(problem));

@@ -839,6 +839,26 @@ TEST_F(TransformGpu, LongRowsAreTheSameInBlocksOfLessSharedMemory) {
   EXPECT_GT(served, 0);
 }
 
+TEST_F(TransformGpu, ClustersShareLongRows) {
+  if (this_device().compute_capability() != 90 || !require_programmatic_launch(this_device()))
+    GTEST_SKIP() << "no clusters, or no code for them";
+  const std::pair<const char*, std::int64_t> shared[] = {
+      {"f32/n8192/r1", 8},   {"i32/n16384/r3", 8},    {"f64/n8192/r1", 8},        {"i64/n4096/r2", 8},
+      {"f32/n32768/r1", 16}, {"f32/n65536/r200", 16}, {"bf16/n65536/r1/out", 16}, {"f32/n65536/r1/pdl", 16}};
+  for (const auto& [text, blocks] : shared) {
+    const auto made = plan(find_variant("passes"), parse_problem(text), this_device());
+    std::string lowest;
+    std::int64_t blocks_per_row = 0;
+    for (const auto& [name, value] : made->settings()) {
+      if (name == "lowest") lowest = std::get<std::string>(value);
+      if (name == "blocks_per_row") blocks_per_row = std::get<std::int64_t>(value);
+    }
+    EXPECT_EQ(lowest, "clusters") << text;
+    EXPECT_EQ(blocks_per_row, blocks) << text;
+    EXPECT_EQ(made->scratch_bytes(), 0) << text;
+  }
+}
+
 // Dense factors need fragments, rings and passes counters, two launches the rows between them. The second
 // execution finds scratch that the first one has used.
 TEST_F(TransformGpu, PlansOwnNoScratchOfCallers) {

@@ -452,16 +452,22 @@ ClusterFunction<Number, Stored> cluster_kernel(int log_n) {
   });
 }
 
-/// How many clusters the device has room for at once. None of many blocks where its multiprocessors are few,
-/// as those of a part of one are.
-inline int resident_clusters(KernelAddress kernel, const LaunchGrid& grid) {
+/// Whether the device has room for a cluster. There is none of many blocks where it allows fewer, or where
+/// its multiprocessors are few, as those of a part of one are.
+inline bool has_room_for_cluster(KernelAddress kernel, const LaunchGrid& grid) {
   constexpr int kPortable = 8;
-  if (grid.cluster > kPortable)
-    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  const auto allowed = [](cudaError_t status) {
+    if (status == cudaSuccess) return true;
+    cudaGetLastError();  // which would be the next call's
+    if (status != cudaErrorInvalidClusterSize && status != cudaErrorInvalidValue) FWHT_CUDA(status);
+    return false;
+  };
+  if (grid.cluster > kPortable &&
+      !allowed(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
+    return false;
   int clusters = 0;
   const LaunchConfig config(grid, nullptr);
-  FWHT_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get()));
-  return clusters;
+  return allowed(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get())) && clusters > 0;
 }
 
 template <class Number, class Stored>
@@ -475,7 +481,7 @@ class ClusterRowsPlan final : public Plan {
   /// Before the first execution. False where the device has no room for a cluster.
   bool get_ready(const DeviceInfo& device) {
     ready(kernel_, row_.threads(), row_.shared_bytes(), false, device);
-    return resident_clusters(kernel_, grid_of(1)) > 0;
+    return has_room_for_cluster(kernel_, grid_of(1));
   }
 
   Numerics numerics() const override { return numerics_of(problem()); }

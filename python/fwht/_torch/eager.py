@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Sequence
 
 import torch
 from torch import Tensor
@@ -218,8 +218,8 @@ class Arranged(torch.autograd.function._SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple:
-        scale, axis, ordering, input_ordering, variant = ctx.asked
-        return ops.op_arranged(grad, scale, axis, input_ordering, ordering, variant), None
+        scale, axis, ordering, input_ordering, *others = ctx.asked
+        return ops.op_arranged(grad, scale, axis, input_ordering, ordering, *others), None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
@@ -257,10 +257,10 @@ def _of_the_operator(
 
 def _of_the_arrangement(
     keys: Any, x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural",
-    variant: str | None = None,
+    variant: str | None = None, axes: Sequence[int] = (),
 ) -> Tensor:  # fmt: skip
     """torch.ops.fwht.hadamard_arranged"""
-    return _through_autograd(ops.op_arranged, Arranged.apply, keys, x, (scale, axis, ordering, input_ordering, variant))
+    return _through_autograd(ops.op_arranged, Arranged.apply, keys, x, (scale, axis, ordering, input_ordering, variant, axes))
 
 
 def _of_the_operator_in_place(
@@ -358,7 +358,13 @@ def arranged(
         _check_memory(x, x if inplace else out)
         ops._orderings(ordering, input_ordering)
     axes = _arrange.axes_of(axis, x.dim())
-    steps = list(zip(_arrange.scales_of(scale, [x.shape[axis] for axis in axes], not x.is_floating_point()), axes))
+    together: tuple[int, ...] = ()
+    if len(axes) > 1 and scale is not None and (_is_compiling() or _is_tracing()):
+        together = axes  # lengths may be symbols, of which a part of the scale would make constants
+        scales = [float(scale) if isinstance(scale, (int, float)) else _c.checked_scale(scale)] * len(axes)
+    else:
+        scales = _arrange.scales_of(scale, [x.shape[axis] for axis in axes], not x.is_floating_point())
+    steps = list(zip(scales, axes))
     here = False  # whether every step replaces x
     if not _is_compiling():
         for each, axis in steps:
@@ -376,7 +382,7 @@ def arranged(
             _refuse_out_with_grad("hadamard_transform")
     y = x
     for each, axis in steps:
-        y = ops.op_arranged(y, each, axis, ordering, input_ordering, variant)
+        y = ops.op_arranged(y, each, axis, ordering, input_ordering, variant, together)
     return y if out is None and not inplace else (x if inplace else out).copy_(y)
 
 

@@ -8,7 +8,7 @@ hadamard_transform and hadamard_arranged are those of eager calls, and registere
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ library.define(
 library.define("hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()")
 library.define(
     "hadamard_arranged(Tensor x, float? scale=None, int axis=-1, str ordering='natural', str input_ordering='natural', "
-    "str? variant=None) -> Tensor"
+    "str? variant=None, int[] axes=[]) -> Tensor"
 )
 library.define(
     "hadamard_quantize(Tensor x, str encoding, str? operator=None, Tensor? signs=None, Tensor? dense=None, float? scale=None, "
@@ -144,10 +144,15 @@ def _arranged_problem(x: Tensor, scale: Any, axis: int, orderings: tuple[int, in
 
 
 def arranged(
-    x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None
-) -> Tensor:
+    x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None,
+    axes: Sequence[int] = (),
+) -> Tensor:  # fmt: skip
+    """axes: all axes that the scale is for, in their order, where lengths may have been symbols; of it this axis takes its part."""
     orderings, name = _orderings(ordering, input_ordering), _c.encoded(variant)
     (axis,) = _arrange.axes_of(axis, x.dim())
+    if axes:
+        lengths = [x.shape[each] for each in axes]
+        scale = _arrange.scales_of(scale, lengths, not x.is_floating_point())[_arrange.axes_of(list(axes), x.dim()).index(axis)]
     if x.is_cuda:
         _c.needs_cuda_build()
     asked = _arranged_problem(x, scale, axis, orderings, False, variant)
@@ -194,8 +199,9 @@ def arrange_in_place(x: Tensor, scale: Any, axis: int, variant: str | None) -> N
 
 
 def _fake_arranged(
-    x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None
-) -> Tensor:
+    x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None,
+    axes: Sequence[int] = (),
+) -> Tensor:  # fmt: skip
     _orderings(ordering, input_ordering)
     (axis,) = _arrange.axes_of(axis, x.dim())
     check(x.movedim(axis, -1), scale)
