@@ -456,18 +456,23 @@ ClusterFunction<Number, Stored> cluster_kernel(int log_n) {
 /// its multiprocessors are few, as those of a part of one are.
 inline bool has_room_for_cluster(KernelAddress kernel, const LaunchGrid& grid) {
   constexpr int kPortable = 8;
-  const auto allowed = [](cudaError_t status) {
-    if (status == cudaSuccess) return true;
+  const auto allowed = [&](cudaError_t status, const char* call) {
+    if (status != cudaErrorInvalidClusterSize && status != cudaErrorInvalidValue) {
+      check_cuda(status, call, concat("a cluster of ", grid.cluster, " blocks"));
+      return true;
+    }
     cudaGetLastError();  // which would be the next call's
-    if (status != cudaErrorInvalidClusterSize && status != cudaErrorInvalidValue) FWHT_CUDA(status);
     return false;
   };
   if (grid.cluster > kPortable &&
-      !allowed(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)))
+      !allowed(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+               "cudaFuncSetAttribute"))
     return false;
   int clusters = 0;
   const LaunchConfig config(grid, nullptr);
-  return allowed(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get())) && clusters > 0;
+  return allowed(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get()),
+                 "cudaOccupancyMaxActiveClusters") &&
+         clusters > 0;
 }
 
 template <class Number, class Stored>
