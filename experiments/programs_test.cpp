@@ -272,6 +272,18 @@ TEST_F(Programs, LinearLayersAreNotTakenFromAFolderUnasked) {
   EXPECT_EQ(text_of(folder / "r/linear.csv"), before);
 }
 
+TEST_F(Programs, LinearLayersGoOnWithWhatTheFolderHas) {
+  const std::string problem = "--problem f16/m1/n128/k128/w4g128 f16/m2/n128/k128/w4g128 ";
+  ASSERT_EQ(run(kLinear, problem + "--variant cpu --output r").code, 0);
+  EXPECT_EQ(run(kLinear, "--resume r --dry-run").out,
+            "cpu/f16/m1/n128/k128/w4g128/host\ncpu/f16/m2/n128/k128/w4g128/host\n");
+  EXPECT_EQ(run(kLinear, "--resume r").code, 0);
+  const Ended mixed = run(kLinear, problem + "--mode replay_pdl --output p");
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_NE(mixed.err.find("--mode replay_pdl: --programmatic asks for such launches"), std::string::npos)
+      << mixed.err;
+}
+
 // Without a grid or a problem a folder goes on with its own grid, and with what its last run chose of it.
 TEST_F(Programs, SweepGoesOnWithTheGridOfTheFolder) {
   std::ofstream(folder / "g.grid") << "[a]\nn = 8\nrows = 1, 2\ndtype = f16\nmode = host\n";

@@ -40,7 +40,7 @@ struct CopyKernel {
   /// copies have finished when it returns. With store_bytes 16: out = in with the bits of `mask` flipped in
   /// every 32-bit word. Else a fold, see fold_copy.
   std::function<void(const void* in, void* out, Traffic, std::uint32_t mask, Stream)> enqueue;
-  /// Launched with programmatic dependence: the limit of mode replay_pdl, and of no other.
+  /// Launched with programmatic dependence: a limit of what is launched so, and of nothing else.
   bool programmatic = false;
   int store_bytes = 16;    ///< see store_bytes(Traffic)
   bool neighbour = false;  ///< precedes every launch of alternating mode; no limit

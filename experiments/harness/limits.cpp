@@ -26,21 +26,22 @@ CsvRow limit_row(const Subject& copy, Mode mode, const ClockedTiming& timing) {
 
 Limits::Limits(Bench& bench, Record record) : bench_(bench), record_(std::move(record)) {}
 
-const Limit& Limits::best(const Description& subject, Mode mode) {
+const Limit& Limits::best(const Description& subject, Mode mode, bool programmatic) {
   const Placement placement = subject.buffers.placement;
-  const auto key = std::tuple{subject.traffic, placement, mode};
+  const auto key = std::tuple{subject.traffic, placement, mode, programmatic};
   const auto found = known_.find(key);
-  return found != known_.end() ? found->second : known_[key] = measure(subject.traffic, placement, mode);
+  return found != known_.end() ? found->second
+                               : known_[key] = measure(subject.traffic, placement, mode, programmatic);
 }
 
-Limit Limits::measure(Traffic traffic, Placement placement, Mode mode) {
+Limit Limits::measure(Traffic traffic, Placement placement, Mode mode, bool programmatic) {
   const Memory memory = memory_of(mode);
   std::vector<Subject> copies;
   for (const CopyKernel& kernel : bench_.copies(memory)) {
     // The neighbour of alternating mode is not a limit: replayed, its turning places meet what the L2 still
     // holds of the launch before, which no kernel with a map of its own can do.
     if (!kernel.why_not.empty() || kernel.neighbour || !kernel.moves(traffic)) continue;
-    if (kernel.programmatic != is_programmatic(mode)) continue;
+    if (kernel.programmatic != programmatic) continue;
     copies.push_back(copy_subject(kernel, memory, traffic, placement, sign_mask(Dtype::f16)));
   }
   Limit best;

@@ -26,14 +26,19 @@ class Limits {
 
   /// The limit for what moves as many bytes as the subject, in the mode's memory. Measured when first asked
   /// for. Throws OutOfMemory when the buffers do not fit, BadRequest without a device.
-  const Limit& best(const Description& subject, Mode mode);
+  ///
+  /// @param programmatic  by copies that are launched with programmatic dependence
+  const Limit& best(const Description& subject, Mode mode, bool programmatic);
+  const Limit& best(const Description& subject, Mode mode) {
+    return best(subject, mode, is_programmatic(mode));
+  }
 
  private:
-  Limit measure(Traffic traffic, Placement placement, Mode mode);
+  Limit measure(Traffic traffic, Placement placement, Mode mode, bool programmatic);
 
   Bench& bench_;
   Record record_;
-  std::map<std::tuple<Traffic, Placement, Mode>, Limit> known_;
+  std::map<std::tuple<Traffic, Placement, Mode, bool>, Limit> known_;
 };
 
 }  // namespace fwht::harness

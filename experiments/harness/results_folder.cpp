@@ -168,6 +168,18 @@ void refuse_other_origin(const Json& context, const Provenance& provenance, cons
   if (const std::string here = device_in_words(provenance.device); there != here) {
     throw BadRequest(fmt::format("{} was measured on {}, this is {}", name, there, here));
   }
+  // No row says beside which host and driver it was timed: a folder has one of each.
+  std::vector<std::pair<const char*, Json>> of_machine = {{"/host/name", provenance.device.host_name},
+                                                          {"/host/threads", provenance.device.host_threads}};
+  if (provenance.device.has_cuda()) {
+    of_machine.emplace_back("/device/sm_count", provenance.device.sm_count);
+    of_machine.emplace_back("/device/driver_version", provenance.device.driver_version);
+  }
+  for (const auto& [place, now] : of_machine) {
+    if (const Json before = context[Json::json_pointer(place)]; before != now)
+      throw BadRequest(fmt::format("{} was measured where {} is {}, here it is {}", name, place,
+                                   before.dump(), now.dump()));
+  }
 }
 
 // What context.json must hold, as analysis/load.py reads it; all else is kept as it is.
@@ -466,21 +478,29 @@ std::vector<std::string> without_options(const std::vector<std::string>& argv,
   return words;
 }
 
-// The options of a run with their values, in any order, without where its results go and which grid it has.
+// The options of a run with their values, in any order, without where its results go, what else says them,
+// and which grid it has.
 std::multiset<std::string> choices_of(const Json& run) {
-  constexpr std::string_view kNoChoice[] = {"--output", "--resume", "--grid"};
-  std::multiset<std::string> choices;
-  std::string option;
-  for (const std::string& word : without_options(run["argv"].get<std::vector<std::string>>(), kNoChoice)) {
-    if (!word.starts_with("--")) {
-      option += '=' + word;
-      continue;
-    }
-    if (!option.empty()) choices.insert(option);
-    option = word;
+  constexpr std::string_view kNoChoice[] = {"--output",
+                                            "--resume",
+                                            "--grid",
+                                            "--export",
+                                            "--benchmark_out",
+                                            "--benchmark_out_format",
+                                            "--benchmark_format",
+                                            "--benchmark_report_aggregates_only",
+                                            "--benchmark_display_aggregates_only"};
+  std::vector<std::string> options;
+  for (const std::string& word : run["argv"].get<std::vector<std::string>>()) {
+    if (word.starts_with("--"))
+      options.push_back(word);
+    else if (!options.empty())
+      options.back() += '=' + word;
   }
-  if (!option.empty()) choices.insert(option);
-  return choices;
+  std::erase_if(options, [&](const std::string& option) {
+    return std::ranges::find(kNoChoice, option.substr(0, option.find('='))) != std::end(kNoChoice);
+  });
+  return {options.begin(), options.end()};
 }
 
 // Whether `later` did what `run` was asked for: the same choices from the same grid, or a sweep of all of it.
@@ -490,9 +510,9 @@ bool does_all_of(const Json& later, const Json& run) {
   const std::multiset<std::string> asked = choices_of(later), known = choices_of(run);
   if (asked == known) return true;
   const auto narrows = [](const std::string& choice) {
-    constexpr std::string_view kFilters[] = {"--variant", "--n", "--dtype", "--benchmark_filter"};
-    return std::find(std::begin(kFilters), std::end(kFilters), choice.substr(0, choice.find('='))) !=
-           std::end(kFilters);
+    constexpr std::string_view kFilters[] = {"--variant",  "--dtype",     "--n",    "--rows",
+                                             "--elements", "--placement", "--mode", "--benchmark_filter"};
+    return std::ranges::find(kFilters, choice.substr(0, choice.find('='))) != std::end(kFilters);
   };
   return run["program"] == "fwht_sweep" && asked.empty() && std::all_of(known.begin(), known.end(), narrows);
 }
@@ -638,6 +658,11 @@ ResultsFolder ResultsFolder::open(const std::string& output, const std::string& 
   return create_or_resume(output, resume_path, provenance, run);
 }
 
+void ResultsFolder::start_anew(const std::string& name) {
+  tables_.erase(name);
+  fs::remove(path_ / name);
+}
+
 CsvWriter& ResultsFolder::table(const std::string& name) {
   std::unique_ptr<CsvWriter>& writer = tables_[name];
   if (!writer) writer = std::make_unique<CsvWriter>(path_ / name, table_schema(name).columns);
@@ -689,23 +714,30 @@ Grid recorded_grid(const fs::path& folder, const std::string& program) {
   return parse_grid(text("grid"), text("grid_text"));
 }
 
-std::vector<std::string> recorded_choices(const fs::path& folder, const std::string& program,
-                                          std::span<const std::string_view> options,
-                                          std::span<const char* const> argv) {
+std::vector<std::string> with_recorded_choices(const fs::path& folder, const std::string& program,
+                                               std::span<const std::string_view> options,
+                                               std::span<const char* const> argv) {
+  std::vector<std::string> words(argv.begin(), argv.end());
   const Json last = last_run(folder, program);
-  if (last.is_null()) return {};
+  if (last.is_null()) return words;
   const auto name_of = [](std::string_view word) { return word.substr(0, word.find('=')); };
   const auto is_recorded = [&](std::string_view name) {
     return std::ranges::find(options, name) != options.end() &&
            std::ranges::find(argv, name, name_of) == argv.end();
   };
-  std::vector<std::string> words;
   bool takes = false;  // an option has the words behind it that are none themselves
   for (const auto& word : last["argv"].get<std::vector<std::string>>()) {
     if (word.starts_with("--")) takes = is_recorded(name_of(word));
     if (takes) words.push_back(word);
   }
   return words;
+}
+
+std::vector<const char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<const char*> pointers;
+  for (const std::string& word : words)
+    pointers.push_back(word.c_str());
+  return pointers;
 }
 
 std::vector<Problem> recorded_problems(const fs::path& folder, const std::string& program) {

@@ -53,8 +53,8 @@ class ResultsFolder {
 
   /// One more run in a folder that is there: its rows stay untouched, half a last line of a killed run is cut
   /// off. Throws BadRequest when it is no results folder, another program writes it, it has another
-  /// format_version, comes from other sources, another build or another device, or a file is not what the
-  /// last run left (row counts and hashes).
+  /// format_version, comes from other sources, another build, device, driver or host, or a file is not what
+  /// the last run left (row counts and hashes).
   static ResultsFolder resume(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
@@ -72,6 +72,8 @@ class ResultsFolder {
 
   /// "results.csv", "accuracy.csv" ... (table_schema); started when first asked for.
   CsvWriter& table(const std::string& name);
+  /// Without the rows that it has, for a run that makes all of them again.
+  void start_anew(const std::string& name);
   /// Its rows so far. Throws BadRequest with file, line, column and value for what the schema does not allow.
   std::vector<CsvRow> rows(const std::string& name) const;
 
@@ -94,12 +96,16 @@ class ResultsFolder {
 /// run had no grid or single problems.
 Grid recorded_grid(const std::filesystem::path& folder, const std::string& program);
 
-/// The words by which the last run of `program` in a folder chose among the problems of its grid: those of
-/// `options`, "--variant", with their values, without the options that `argv` names itself. Throws BadRequest
-/// for no results folder.
-std::vector<std::string> recorded_choices(const std::filesystem::path& folder, const std::string& program,
-                                          std::span<const std::string_view> options,
-                                          std::span<const char* const> argv);
+/// `argv`, and behind it the words by which the last run of `program` in a folder chose what to measure and
+/// how: those of `options`, "--variant", with their values, without the options that `argv` names itself.
+/// Throws BadRequest for no results folder.
+std::vector<std::string> with_recorded_choices(const std::filesystem::path& folder,
+                                               const std::string& program,
+                                               std::span<const std::string_view> options,
+                                               std::span<const char* const> argv);
+
+/// The same as a program takes them.
+std::vector<const char*> pointers_to(const std::vector<std::string>& words);
 
 /// Every problem that the runs of `program` in a folder were asked for, by grids and one by one, whatever
 /// their other options left of them. Throws BadRequest for no results folder.

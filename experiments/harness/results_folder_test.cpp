@@ -147,6 +147,36 @@ TEST_F(ResultsFolderTest, IsNotCompletedByAnotherGridOrByAPartOfItsOwn) {
   EXPECT_EQ(context()["complete"], true);
 }
 
+TEST_F(ResultsFolderTest, IsCompletedWhateverElseSaysTheSameNumbers) {
+  Provenance part = provenance;
+  part.argv = {"fwht_sweep", "--grid", "quick", "--export", "flashinfer-trace", "d", "--benchmark_out=b"};
+  ResultsFolder::create(path, part, sweep);  // killed
+  part.argv = {"fwht_sweep", "--resume", "r"};
+  ResultsFolder::resume(path, part, sweep).finish();
+  EXPECT_EQ(context()["complete"], true);
+  part.argv = {"fwht_sweep", "--rows", "1", "--elements=64", "--placement", "in", "--mode", "cold"};
+  ResultsFolder::resume(path, part, sweep);  // killed, too
+  part.argv = {"fwht_sweep", "--resume", "r"};
+  ResultsFolder::resume(path, part, sweep).finish();
+  EXPECT_EQ(context()["complete"], true) << "the whole grid has these";
+  part.argv = {"fwht_sweep", "--benchmark_repetitions", "25"};
+  ResultsFolder::resume(path, part, sweep);  // killed, too
+  part.argv = {"fwht_sweep", "--resume", "r"};
+  ResultsFolder::resume(path, part, sweep).finish();
+  EXPECT_EQ(context()["complete"], false) << "the same problems by fewer repetitions";
+}
+
+TEST_F(ResultsFolderTest, StartsATableAnew) {
+  { ResultsFolder::create(path, provenance, sweep).table("limits.csv").append(limits_row("a")); }
+  ResultsFolder folder = ResultsFolder::resume(path, provenance, sweep);
+  folder.start_anew("limits.csv");
+  folder.start_anew("launches.csv");
+  folder.table("limits.csv").append(limits_row("b"));
+  const std::vector<CsvRow> rows = folder.rows("limits.csv");
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].at("kernel"), "b");
+}
+
 TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
   EXPECT_NE(refusal(provenance).find("is no results folder"), std::string::npos);
   ResultsFolder::create(path, provenance, sweep).finish();
@@ -167,6 +197,17 @@ TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
   other.device.name = a100_description().name;
   EXPECT_NE(refusal(other).find("was measured on NVIDIA H200 (described), this is NVIDIA A100 (described)"),
             std::string::npos);
+  for (const auto& [change, what] :
+       {std::pair<void (*)(DeviceInfo&), const char*>{
+            [](DeviceInfo& device) { device.host_name = "another"; }, "/host/name"},
+        {[](DeviceInfo& device) { ++device.host_threads; }, "/host/threads is 16, here it is 17"},
+        {[](DeviceInfo& device) { ++device.sm_count; }, "/device/sm_count is 132, here it is 133"},
+        {[](DeviceInfo& device) { ++device.driver_version; }, "/device/driver_version"}}) {
+    other = provenance;
+    change(other.device);
+    EXPECT_NE(refusal(other).find(std::string("was measured where ") + what), std::string::npos)
+        << refusal(other);
+  }
   EXPECT_EQ(context(), before) << "a refused folder stays as it was";
 
   Json changed = before;

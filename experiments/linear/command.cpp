@@ -85,6 +85,8 @@ std::vector<LinearCase> cases_of(const LinearOptions& options, const DeviceInfo&
   auto modes = harness::parse_items(options.modes,
                                     [](const std::string& name) { return harness::kModes.parse(name); });
   if (modes.empty()) modes = {harness::Mode::cold, harness::Mode::host};
+  if (std::ranges::any_of(modes, harness::is_programmatic))
+    throw BadRequest("--mode replay_pdl: --programmatic asks for such launches, in mode cold or replay");
   std::vector<LinearCase> cases;
   for (const LinearProblem& problem : problems_of(options)) {
     for (const LinearVariant* variant : variants_of(options, device)) {
@@ -118,15 +120,10 @@ std::string summary(const std::vector<harness::CsvRow>& rows) {
   return text;
 }
 
-}  // namespace
-
-int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
-  LinearOptions options;
-  options.others = others;
+bool parse(LinearOptions& options, const std::string& program, int argc, const char* const* argv) {
   CLI::App app{
       "Times linear layers with 4-bit weights, each checked against FP64, beside the fastest kernel that "
-      "reads as "
-      "many bytes.",
+      "reads as many bytes.",
       program};
   harness::add_folder_options(app, options);
   app.add_option("--variant", options.variants,
@@ -143,7 +140,10 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   for (const char* of_timing : {"--variant", "--list", "--problem", "--mode", "--programmatic"})
     study->excludes(app.get_option(of_timing));
   app.add_flag("--dry-run", options.dry_run, "lists what would be timed, and what is not supported");
-  if (!harness::parse_command_line(app, argc, argv)) return 0;
+  return harness::parse_command_line(app, argc, argv);
+}
+
+int run(const LinearOptions& options, const std::string& program, int argc, const char* const* argv) {
   const DeviceInfo device = harness::open_device(options.device);
   std::vector<std::string> refused;
   const std::vector<LinearCase> cases =
@@ -195,6 +195,27 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
     std::cout << folder.path().string() << std::endl;
     return all_run && harness::all_ok(folder, table) ? 0 : 1;
   });
+}
+
+}  // namespace
+
+int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
+  LinearOptions options;
+  options.others = others;
+  if (!parse(options, program, argc, argv)) return 0;
+  // Another list than the folder's must be asked for.
+  const bool goes_on = !options.resume.empty() && options.list.empty() && options.problems.empty();
+  if (!goes_on || options.rotation_study) return run(options, program, argc, argv);
+  constexpr std::string_view kChoices[] = {"--variant", "--list",         "--problem",       "--mode",
+                                           "--device",  "--programmatic", "--rotation-study"};
+  const std::vector<std::string> words =
+      harness::with_recorded_choices(options.resume, program, kChoices, {argv, argv + argc});
+  const std::vector<const char*> all_argv = harness::pointers_to(words);
+  const int all_argc = static_cast<int>(words.size());
+  LinearOptions all;
+  all.others = others;
+  if (!parse(all, program, all_argc, all_argv.data())) return 0;
+  return run(all, program, all_argc, all_argv.data());
 }
 
 }  // namespace fwht::linear_layers

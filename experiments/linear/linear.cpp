@@ -71,7 +71,7 @@ CsvRow run(const LinearCase& c, harness::Bench& bench, harness::Limits& limits, 
   row["time_min_us"] = harness::csv_number(timing.min_us);
   row["time_max_us"] = harness::csv_number(timing.max_us);
   if (c.mode != harness::Mode::host) {
-    const harness::Limit& limit = limits.best(subject, c.mode);
+    const harness::Limit& limit = limits.best(subject, c.mode, c.problem.programmatic_launch);
     row["limit_us"] = harness::csv_number(limit.timing.time_us);
     row["limit_kernel"] = limit.kernel;
     row["fraction_of_limit"] = harness::csv_number(limit.timing.time_us / timing.time_us);

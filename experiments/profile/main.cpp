@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -197,12 +198,15 @@ int run(int argc, const char* const* argv) {
       {1},
       harness::names_of(variants),
       {},
-      [](const std::string& table, const std::vector<harness::CsvRow>& rows) {
-        if (table == "launches.csv" && !rows.empty())
+      [&](const std::string& table, const std::vector<harness::CsvRow>&) {
+        // `analysis profile` writes it beside launches.csv, once Nsight Compute has answered.
+        if (table == "launches.csv" && std::filesystem::exists(options.folder.resume + "/profile.csv"))
           throw BadRequest("the folder holds a profile already; another one needs another folder");
       }};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
+  for (const char* table : {"launches.csv", "not_profiled.csv"})  // of a run that was stopped
+    folder.start_anew(table);
   return harness::write_folder(folder, argc, argv, [&] {
     ProfileRun session(folder, device, options.most_kernels);
     session.run_peaks();

@@ -309,17 +309,23 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   if (!parse(options, program, argc, argv)) return 0;
   if (!goes_on(options)) return run(options, program, argc, argv, others);
   // Part of the arguments from here on, so that the folder's context names what this run was to measure.
-  constexpr std::string_view kChoices[] = {"--variant",  "--dtype",     "--n",    "--rows",
-                                           "--elements", "--placement", "--mode", "--benchmark_filter"};
-  const std::vector<std::string> recorded =
-      harness::recorded_choices(options.folder.resume, program, kChoices, {argv, argv + argc});
-  std::vector<const char*> words(argv, argv + argc);
-  for (const std::string& word : recorded)
-    words.push_back(word.c_str());
+  constexpr std::string_view kChoices[] = {"--variant",
+                                           "--dtype",
+                                           "--n",
+                                           "--rows",
+                                           "--elements",
+                                           "--placement",
+                                           "--mode",
+                                           "--device",
+                                           "--benchmark_filter",
+                                           "--benchmark_repetitions"};
+  const std::vector<std::string> words =
+      harness::with_recorded_choices(options.folder.resume, program, kChoices, {argv, argv + argc});
+  const std::vector<const char*> all_argv = harness::pointers_to(words);
+  const int all_argc = static_cast<int>(words.size());
   SweepOptions all;
-  const int count = static_cast<int>(words.size());
-  if (!parse(all, program, count, words.data())) return 0;
-  return run(all, program, count, words.data(), others);
+  if (!parse(all, program, all_argc, all_argv.data())) return 0;
+  return run(all, program, all_argc, all_argv.data(), others);
 }
 
 }  // namespace fwht::sweep

@@ -216,18 +216,21 @@ class Reporter {
   std::vector<MeasuredLayer> layers_;
 };
 
-/// The model's rows that an earlier run has not written.
+/// The model's rows that an earlier run has not written, and again those that this run fits where it did not.
 void add_model(harness::ResultsFolder& folder, const StudyOptions& study,
                std::span<const MeasuredLayer> layers) {
   const auto key_of = [](const harness::CsvRow& row) {
     return fmt::format("{}/{}/{}/{}/{}", row.at("shape"), row.at("m"), row.at("ranks"), row.at("algorithm"),
                        row.at("rotation"));
   };
-  std::set<std::string> known;
+  std::map<std::string, std::string> sources;
   for (const harness::CsvRow& row : folder.rows("tensor_parallel_model.csv"))
-    known.insert(key_of(row));
+    sources[key_of(row)] = row.at("source");
   for (const harness::CsvRow& row : model_rows(study, layers)) {
-    if (known.insert(key_of(row)).second) folder.table("tensor_parallel_model.csv").append(row);
+    std::string& source = sources[key_of(row)];
+    if (!source.empty() && (source == "fitted" || row.at("source") != "fitted")) continue;
+    source = row.at("source");
+    folder.table("tensor_parallel_model.csv").append(row);
   }
 }
 
