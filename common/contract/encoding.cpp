@@ -189,6 +189,28 @@ void require_size(std::int64_t value, std::string_view name, const std::string& 
       concat("encoding ", text, ": ", name, "=", value, " must be between 1 and ", kMostElements));
 }
 
+constexpr Names<Kind, 3> kGranularities{
+    "granularity", {{Kind::tensor, "tensor"}, {Kind::row, "row"}, {Kind::group, "group"}}};
+constexpr Names<Intermediate, 2> kIntermediates{
+    "intermediate", {{Intermediate::storage, "storage"}, {Intermediate::f32, "f32"}}};
+
+/// Ahead of what reads them.
+void validate_enumerators(const Encoding& encoding, const std::string& text) {
+  const auto require_known = [&](const auto& names, auto value) {
+    if (!names.of(value).empty()) return;
+    throw BadRequest(
+        concat("encoding ", text, ": ", names.what, " ", static_cast<int>(value), " is unknown"));
+  };
+  if (encoding.scales.kind == Kind::none) throw BadRequest(concat("encoding ", text, " names no scales"));
+  require_known(kGranularities, encoding.scales.kind);
+  require_known(kLayouts, encoding.layout);
+  require_known(kIntermediates, encoding.intermediate);
+  if (encoding.scales.kind != Kind::group && encoding.scales.group != 0) {
+    throw BadRequest(concat("encoding ", text, ": group=", encoding.scales.group,
+                            " must be 0 for one scale a ", kGranularities.of(encoding.scales.kind)));
+  }
+}
+
 void validate_lengths(const Encoding& encoding, std::int64_t n, const std::string& text) {
   const std::int64_t group = encoding.scales.group;
   require_size(n, "n", text);
@@ -266,7 +288,7 @@ void validate(const Encoding& encoding, std::int64_t n) {
     return;
   }
   const std::string text = to_string(encoding);
-  if (scales.kind == Kind::none) throw BadRequest(concat("encoding ", text, " names no scales"));
+  validate_enumerators(encoding, text);
   if (format.fixed_group != 0 && (scales.kind != Kind::group || scales.group != format.fixed_group)) {
     throw BadRequest(
         concat("encoding ", text, ": ", format.name, " has one scale for ", format.fixed_group, " elements"));

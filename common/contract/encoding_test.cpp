@@ -222,5 +222,31 @@ TEST(Encoding, RefusesProblemsThatDoNotFit) {
   EXPECT_NE(hash_of(parse_problem("bf16/n128/r8>mxfp4")), hash_of(parse_problem("bf16/n128/r8>mxfp4:t256")));
 }
 
+// What no text form stands for.
+TEST(Encoding, RefusesUnknownEnumeratorsAndAGroupOfOtherScales) {
+  using Kind = ScaleGranularity::Kind;
+  const auto refused = [](auto change) {
+    Encoding encoding = parse_encoding("e4m3:row");
+    change(encoding);
+    return bad_request_of([&] { validate(encoding, 64); }, "accepted");
+  };
+  EXPECT_EQ(refused([](Encoding&) {}), "accepted");
+  EXPECT_EQ(refused([](Encoding& e) { e.scales.kind = static_cast<Kind>(7); }),
+            "encoding e4m3: granularity 7 is unknown");
+  EXPECT_NE(refused([](Encoding& e) { e.layout = static_cast<ScaleLayout>(9); }).find("layout 9 is unknown"),
+            std::string::npos);
+  EXPECT_NE(refused([](Encoding& e) {
+              e.intermediate = static_cast<Intermediate>(9);
+            }).find("intermediate 9 is unknown"),
+            std::string::npos);
+  for (const std::int64_t group : {-3, 64, 128}) {
+    EXPECT_EQ(refused([&](Encoding& e) { e.scales.group = group; }),
+              concat("encoding e4m3:row: group=", group, " must be 0 for one scale a row"));
+  }
+  const Encoding of_tensor = make_encoding(CodeFormat::e4m3, {Kind::tensor, 256});
+  EXPECT_EQ(bad_request_of([&] { validate(of_tensor, 64); }),
+            "encoding e4m3:tensor: group=256 must be 0 for one scale a tensor");
+}
+
 }  // namespace
 }  // namespace fwht

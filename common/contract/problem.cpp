@@ -139,6 +139,7 @@ Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement p
 }
 
 Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows, Placement placement) {
+  if (op.factors().size() > 1) validate(op);  // ahead of a product of orders that fits no 64 bits
   Problem problem;
   problem.op = op;
   problem.rows = rows;

@@ -106,6 +106,14 @@ TEST(Problem, RefusesUnknownEnumeratorsAndScalesBeyondFp32) {
   EXPECT_NO_THROW(validate(problem));
 }
 
+TEST(Problem, IsNotMadeOfOrdersWhoseProductFitsNoLength) {
+  const std::int64_t order = std::int64_t{1} << 40;
+  EXPECT_NE(bad_request_of([&] {
+              make_problem(Dtype::f32, Operator{{Basis::sylvester, order}, {Basis::sylvester, order}}, 1);
+            }).find("n exceeds the limit of"),
+            std::string::npos);
+}
+
 // A second word of a kind would silently win.
 TEST(Problem, NamesEachPartOnce) {
   for (const auto& [text, part] : {std::pair{"f32/n64/n128/r4", "operator"},

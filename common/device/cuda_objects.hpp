@@ -81,8 +81,7 @@ class CapturedGraph {
 /// Ready to be launched any number of times.
 class ExecutableGraph {
  public:
-  ExecutableGraph(cudaStream_t stream, const CapturedGraph& graph) {
-    FWHT_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
+  ExecutableGraph(cudaStream_t stream, const CapturedGraph& graph) : ExecutableGraph(graph) {
     FWHT_CUDA(cudaGraphUpload(executable_, stream));
   }
   ~ExecutableGraph() {
@@ -94,6 +93,10 @@ class ExecutableGraph {
   void launch(cudaStream_t stream) const { FWHT_CUDA(cudaGraphLaunch(executable_, stream)); }
 
  private:
+  explicit ExecutableGraph(const CapturedGraph& graph) {
+    FWHT_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
+  }
+
   cudaGraphExec_t executable_ = nullptr;
 };
 

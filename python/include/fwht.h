@@ -224,7 +224,7 @@ typedef struct fwht_spectrum_summary {
   int64_t largest;         /* max |W|, W(0) among them */
   int64_t place;           /* the first a that has it */
   int64_t nonlinearity;    /* 2^(k-1) - largest / 2 */
-  uint64_t sum_of_squares; /* 4^k for a Boolean function (Parseval) */
+  uint64_t sum_of_squares; /* modulo 2^64; 4^k for a Boolean function (Parseval) */
 } fwht_spectrum_summary;
 
 /* W(a) = sum over x of (-1)^(f(x) + <a, x>) for `functions` functions of 1 to 30 variables, one behind the other:
@@ -292,7 +292,7 @@ FWHT_API fwht_status fwht_rounds_on(int32_t dtype, int64_t n, int64_t rows, int3
                                     void* stream);
 /* Codes of the rounds of fp32 rows, and one scale s a row. bits 8: int8, s = a / 127, a the largest |y|. 4: two a byte,
  * the even element in the low half, s = a / 7. 1: eight a byte, the first in the lowest bit, set where y < 0, s the
- * mean of |y|. `scales` at a multiple of 16 bytes; the rest as above. */
+ * mean of |y|. `scales` at a multiple of 16 bytes, codes of 4 or 8 bits at one of 4; the rest as above. */
 FWHT_API fwht_status fwht_rounds_to_codes(int64_t n, int64_t rows, int32_t count, const void* const* signs,
                                           const float* in, int32_t bits, void* codes, float* scales,
                                           int32_t threads);

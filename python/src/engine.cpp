@@ -24,9 +24,10 @@ const DeviceInfo& info_of(std::int32_t device) {
 
 /// What a plan is made for: on the host, one with as many threads as the caller allows.
 const DeviceInfo& info_for(std::int32_t device, std::int32_t threads) {
-  if (device >= 0 || threads == 0) return info_of(device);
+  if (device >= 0) return info_of(device);
   thread_local DeviceInfo host = host_info();
-  host.host_threads = std::min(host_info().host_threads, static_cast<int>(threads));
+  const int usable = host_threads();  // of now: the process may have been given other processors
+  host.host_threads = threads == 0 ? usable : std::min(usable, static_cast<int>(threads));
   return host;
 }
 

@@ -194,6 +194,9 @@ TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
             std::string::npos);
   EXPECT_EQ(refusal(text + "f16,4096,8,in,ordinary,auto\n"),
             "tuning table t.csv, line 15: auto cannot be the choice: it is what chooses");
+  EXPECT_EQ(refusal(text + "f32,4096,8,in,ordinary,rotate_then_quantize\n"),
+            "tuning table t.csv, line 15: rotate_then_quantize cannot be the choice: its rotation is that of "
+            "auto");
   EXPECT_EQ(refusal(text + "f16,4096,8,in,ordinary,cpu\n"),
             "tuning table t.csv, line 15: cpu cannot be the choice: it works in host memory");
   EXPECT_TRUE(refusal(text + "f16,4096,8,in,ordinary,nosuch\n")

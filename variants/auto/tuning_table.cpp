@@ -11,6 +11,7 @@
 #include "variants/kronecker/kronecker.hpp"
 #include "variants/mma_kronecker/mma_kronecker.hpp"
 #include "variants/registry.hpp"
+#include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
 #include "variants/warp_kronecker/warp_kronecker.hpp"
 
 namespace fwht::automatic {
@@ -56,10 +57,12 @@ bool is_programmatic(std::string_view word) {
   throw BadRequest(concat("unknown launch '", word, "'; known: ordinary, programmatic"));
 }
 
-/// A variant that a plan can be made of: any in device memory but auto, which would ask the table again.
+/// A variant that a plan can be made of: any in device memory but those that would ask the table again.
 std::string chosen_variant(std::string_view name) {
   const Variant& variant = find_variant(name);
   if (&variant == &automatic::variant) throw BadRequest("auto cannot be the choice: it is what chooses");
+  if (&variant == &rotate_then_quantize::variant)
+    throw BadRequest(concat(name, " cannot be the choice: its rotation is that of auto"));
   if (variant.memory != Memory::device) {
     throw BadRequest(concat(name, " cannot be the choice: it works in host memory"));
   }

@@ -7,6 +7,7 @@
 #include "common/contract/dtype.hpp"
 #include "common/device/ptx/mma.cuh"
 #include "variants/hadacore/hadacore.hpp"
+#include "variants/kit/grid.hpp"
 
 namespace fwht::hadacore {
 
@@ -388,13 +389,8 @@ __global__ void __launch_bounds__(32 << log_warps, blocks_per_sm) transform_tile
   K::store(batch, first_row, w);
 }
 
-/// Blocks of a launch; beyond the 2^31 - 1 of the x dimension they continue along y. Blocks past the last row
-/// do nothing.
 inline dim3 grid_for(Shape shape, std::int64_t rows) {
-  constexpr std::int64_t kMostBlocksX = (std::int64_t{1} << 31) - 1;
-  const std::int64_t blocks = ceil_div(rows, std::int64_t{1} << shape.log_rows());
-  const std::int64_t y = ceil_div(blocks, kMostBlocksX);
-  return {static_cast<unsigned>(ceil_div(blocks, y)), static_cast<unsigned>(y), 1};
+  return rows::grid_of(ceil_div(rows, std::int64_t{1} << shape.log_rows()));
 }
 
 }  // namespace fwht::hadacore

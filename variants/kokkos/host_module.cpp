@@ -14,12 +14,20 @@
 namespace fwht::kokkos {
 namespace {
 
+/// Of a space, those that a plan takes: a team is one thread.
+template <class ExecutionSpace>
+int threads_of(const ExecutionSpace& space, const DeviceInfo& device) {
+  return std::min(space.concurrency(), device.host_threads);
+}
+
 /// Rows a team takes: about 64 KiB of fp32, so that starting a team costs little, yet enough teams for every
-/// thread.
-std::int64_t rows_per_team(const Problem& problem, int threads) {
+/// thread. Where a plan takes fewer threads than the space has, as many teams as threads.
+std::int64_t rows_per_team(const Problem& problem, int threads, int threads_of_space) {
   const std::int64_t by_size = std::max<std::int64_t>(1, (1 << 14) / problem.n());
   const std::int64_t by_threads = std::max<std::int64_t>(1, ceil_div(problem.rows, 4 * threads));
-  const std::int64_t rows = std::min(by_size, by_threads);
+  const std::int64_t rows = threads < threads_of_space
+                                ? std::max<std::int64_t>(1, ceil_div(problem.rows, threads))
+                                : std::min(by_size, by_threads);
   // Short rows fill packs: whole groups of 256 elements but for the last team.
   const std::int64_t group = std::max<std::int64_t>(1, 256 / problem.n());
   return ceil_div(rows, group) * group;
@@ -28,8 +36,10 @@ std::int64_t rows_per_team(const Problem& problem, int threads) {
 template <class ExecutionSpace>
 class KokkosRowsPlan final : public Plan {
  public:
-  explicit KokkosRowsPlan(const Problem& problem) : Plan(problem) {
-    rows_per_team_ = kokkos::rows_per_team(problem, space_.concurrency());
+  KokkosRowsPlan(const Problem& problem, const DeviceInfo& device)
+      : Plan(problem),
+        threads_(threads_of(space_, device)),
+        rows_per_team_(kokkos::rows_per_team(problem, threads_, space_.concurrency())) {
     scratch_level_ = simd::scratch_floats(problem.n()) * 4 <= policy_limit(0) ? 0 : 1;
   }
 
@@ -37,7 +47,7 @@ class KokkosRowsPlan final : public Plan {
 
   Settings settings() const override {
     return {{"execution_space", std::string(ExecutionSpace::name())},
-            {"threads", std::int64_t{space_.concurrency()}},
+            {"threads", std::int64_t{threads_}},
             {"instruction_set", std::string(kernels_.instruction_set)},
             {"pack", std::int64_t{kernels_.pack}},
             {"league", league()},
@@ -87,26 +97,28 @@ class KokkosRowsPlan final : public Plan {
 
   ExecutionSpace space_;
   const simd::RowKernels& kernels_ = simd::best_kernels();
-  std::int64_t rows_per_team_ = 1;
+  int threads_;
+  std::int64_t rows_per_team_;
   int scratch_level_ = 0;
 };
 
-/// A team of one thread for each thread of the space, at most one a row.
+/// A team of one thread for each thread of the plan, at most one a row.
 template <class ExecutionSpace>
 class KokkosFactorsPlan final : public Plan {
  public:
-  KokkosFactorsPlan(const Problem& problem, const Library& library)
+  KokkosFactorsPlan(const Problem& problem, const DeviceInfo& device, const Library& library)
       : Plan(problem),
         library_(library),
         job_(factors_job(problem)),
         named_(library.named_entries(problem.op)),
-        league_(std::min<std::int64_t>(problem.rows, space_.concurrency())) {}
+        threads_(threads_of(space_, device)),
+        league_(std::min<std::int64_t>(problem.rows, threads_)) {}
 
   Numerics numerics() const override { return factors_numerics(problem()); }
 
   Settings settings() const override {
     return {{"execution_space", std::string(ExecutionSpace::name())},
-            {"threads", std::int64_t{space_.concurrency()}},
+            {"threads", std::int64_t{threads_}},
             {"league", league_},
             {"workspace_bytes", workspace_floats(job_, league_) * 4},
             {"kokkos", std::string(kKokkosVersion)}};
@@ -145,13 +157,14 @@ class KokkosFactorsPlan final : public Plan {
   Library library_;
   FactorsJob job_;
   std::vector<float> named_;
+  int threads_;
   std::int64_t league_;
 };
 
 template <class ExecutionSpace>
-std::unique_ptr<Plan> plan_on(const Problem& problem, const Library& library) {
-  if (is_one_sylvester(problem.op)) return std::make_unique<KokkosRowsPlan<ExecutionSpace>>(problem);
-  return std::make_unique<KokkosFactorsPlan<ExecutionSpace>>(problem, library);
+std::unique_ptr<Plan> plan_on(const Problem& problem, const DeviceInfo& device, const Library& library) {
+  if (is_one_sylvester(problem.op)) return std::make_unique<KokkosRowsPlan<ExecutionSpace>>(problem, device);
+  return std::make_unique<KokkosFactorsPlan<ExecutionSpace>>(problem, device, library);
 }
 
 bool has_space(Space space) {
@@ -165,10 +178,10 @@ std::unique_ptr<Plan> make_plan(Space space, const Problem& problem, const Devic
                                 const Library& library) {
   start_kokkos(device);
 #ifdef KOKKOS_ENABLE_OPENMP
-  if (space == Space::openmp) return plan_on<Kokkos::OpenMP>(problem, library);
+  if (space == Space::openmp) return plan_on<Kokkos::OpenMP>(problem, device, library);
 #endif
   (void)space;
-  return plan_on<Kokkos::Serial>(problem, library);
+  return plan_on<Kokkos::Serial>(problem, device, library);
 }
 
 }  // namespace

@@ -223,6 +223,25 @@ TEST_P(KokkosHost, PlansOutliveEachOtherAndNameTheirSpace) {
   EXPECT_EQ(threads, GetParam() == &openmp_variant ? device.host_threads : 1);
 }
 
+TEST_P(KokkosHost, PlansTakeTheThreadsOfTheirOwn) {
+  const DeviceInfo all = host_only();
+  DeviceInfo one = all;
+  one.host_threads = 1;
+  for (const DeviceInfo& device : {one, all, one}) {
+    for (const char* text : {"f32/n1024/r64", "f32/n12/r64", "f32/n1024/r0"}) {
+      const Problem problem = parse_problem(text);
+      const auto made = plan(*GetParam(), problem, device);
+      EXPECT_EQ(std::get<std::int64_t>(made->settings()[1].second),
+                GetParam() == &openmp_variant ? device.host_threads : 1)
+          << text;
+      std::vector<std::byte> data = random_rows(problem);
+      const auto expected = result_of(cpu::variant, problem, data);
+      made->execute(data.data(), data.data());
+      EXPECT_EQ(data, expected) << text;
+    }
+  }
+}
+
 TEST(Kokkos, WhatIsNotBuiltSaysWhy) {
   const Problem problem = make_problem(Dtype::f16, 1024, 4);
   const struct {

@@ -7,14 +7,15 @@
 
 namespace fwht::kokkos {
 
-/// Starts Kokkos on first use with the threads and the device of `device`. The local static ends after
+/// Starts Kokkos on first use with the device of `device` and all threads that host variants may start: plans
+/// that are given fewer take part of them. The local static ends after
 /// everything that Kokkos made while starting has been made, so it is destroyed first and Kokkos finds all of
 /// it alive.
 inline void start_kokkos(const DeviceInfo& device) {
   struct Life {
     explicit Life(const DeviceInfo& on) {
       auto settings =
-          Kokkos::InitializationSettings().set_disable_warnings(true).set_num_threads(on.host_threads);
+          Kokkos::InitializationSettings().set_disable_warnings(true).set_num_threads(host_threads());
       if (on.has_cuda()) settings.set_device_id(on.ordinal);
       Kokkos::initialize(settings);
     }

@@ -83,7 +83,10 @@ class PlanCacheOf {
 
   std::shared_ptr<const Plan> find_locked(const PlanKey& key);
   KeptPlan& add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan);
-  void evict_locked(const KeptPlan* keep);
+  /// Plans that leave the cache. Destroyed once its lock is free: to free memory waits for the device, which
+  /// may be waiting for a thread that asks this cache.
+  using Evicted = std::vector<std::shared_ptr<const Plan>>;
+  void evict_locked(const KeptPlan* keep, Evicted& evicted);
 
   mutable std::shared_mutex mutex_;
   std::atomic<std::uint64_t> clock_ = 0;
@@ -128,6 +131,7 @@ auto PlanCacheOf<Family>::find_locked(const PlanKey& key) -> std::shared_ptr<con
 
 template <class Family>
 auto PlanCacheOf<Family>::find_or_make(const PlanKey& key, const Make& make) -> std::shared_ptr<const Plan> {
+  Evicted evicted;
   const std::unique_lock lock(mutex_);
   if (std::shared_ptr<const Plan> found = find_locked(key)) return found;  // another thread was first
   std::shared_ptr<const Plan> made = make();
@@ -135,7 +139,7 @@ auto PlanCacheOf<Family>::find_or_make(const PlanKey& key, const Make& make) -> 
   if (!shared) ++add_locked(key.for_all_orders(), nullptr).own;
   KeptPlan& entry = add_locked(shared ? key.for_all_orders() : key, std::move(made));
   if (key.order.capture != 0) entry.captured = true;
-  evict_locked(&entry);
+  evict_locked(&entry, evicted);
   return entry.plan;
 }
 
@@ -163,7 +167,7 @@ auto PlanCacheOf<Family>::add_locked(const PlanKey& key, std::shared_ptr<const P
 
 // With the exclusive lock no one can take a plan, so one that only the cache holds is in no one's hands.
 template <class Family>
-void PlanCacheOf<Family>::evict_locked(const KeptPlan* keep) {
+void PlanCacheOf<Family>::evict_locked(const KeptPlan* keep, Evicted& evicted) {
   std::vector<std::pair<std::uint64_t, const PlanKey*>> candidates;
   std::size_t counted = 0;
   for (const auto& [key, entry] : entries_) {
@@ -180,6 +184,7 @@ void PlanCacheOf<Family>::evict_locked(const KeptPlan* keep) {
     const auto mark = entries_.find(oldest->first.for_all_orders());
     const bool last =
         mark != oldest && mark != entries_.end() && mark->second.plan == nullptr && --mark->second.own == 0;
+    evicted.push_back(std::move(oldest->second.plan));
     entries_.erase(oldest);
     if (last) entries_.erase(mark);
   }
@@ -193,9 +198,10 @@ std::size_t PlanCacheOf<Family>::limit() const {
 
 template <class Family>
 void PlanCacheOf<Family>::set_limit(std::size_t limit) {
+  Evicted evicted;
   const std::unique_lock lock(mutex_);
   limit_ = limit;
-  evict_locked(nullptr);
+  evict_locked(nullptr, evicted);
 }
 
 template <class Family>
@@ -209,13 +215,14 @@ std::size_t PlanCacheOf<Family>::size() const {
 
 template <class Family>
 std::size_t PlanCacheOf<Family>::clear() {
-  const std::unique_lock lock(mutex_);
-  std::size_t plans = 0;
-  for (const auto& [key, entry] : entries_)
-    plans += entry.plan != nullptr;
-  entries_.clear();
-  lent_ = 0;
-  return plans;
+  Entries cleared;  // see Evicted
+  {
+    const std::unique_lock lock(mutex_);
+    cleared.swap(entries_);
+    lent_ = 0;
+  }
+  return static_cast<std::size_t>(
+      std::ranges::count_if(cleared, [](const auto& kept) { return kept.second.plan != nullptr; }));
 }
 
 using PlanKey = PlanKeyOf<Transforms>;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -113,6 +114,50 @@ TYPED_TEST(PlanCacheTest, PlansThatChangeTheirStateAreOnePerStreamAndCapture) {
   other_thread.order.thread = std::this_thread::get_id();
   EXPECT_NE(TestFixture::get(cache, other_thread, true), plan);
   EXPECT_EQ(cache.size(), 4U);
+}
+
+/// As a plan that frees memory of its device, which may wait for another thread's work there.
+class PlanThatWaits final : public Plan {
+ public:
+  PlanThatWaits(const Problem& problem, PlanCache& cache, std::atomic<int>& came_through)
+      : Plan(problem), cache_(cache), came_through_(came_through) {}
+  ~PlanThatWaits() override {
+    std::thread other([this] {
+      cache_.find({1, problem(), {}, nullptr});
+      ++came_through_;
+    });
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const int before = came_through_;
+    while (came_through_ == before && std::chrono::steady_clock::now() < limit)
+      std::this_thread::yield();
+    came_through_ == before ? other.detach() : other.join();
+  }
+  Numerics numerics() const override { return {}; }
+  Settings settings() const override { return {}; }
+
+ private:
+  void enqueue(const Operands&, Stream) const override {}
+  PlanCache& cache_;
+  std::atomic<int>& came_through_;
+};
+
+TEST(PlanCache, HoldsNoOneUpWhileItDestroysPlans) {
+  static std::atomic<int> came_through = 0;  // also of a thread that was left behind
+  static PlanCache cache(1);
+  const auto add = [&](std::int64_t rows) {
+    const Problem problem = make_problem(Dtype::f16, 64, rows);
+    cache.find_or_make({0, problem, {}, nullptr},
+                       [&] { return std::make_unique<PlanThatWaits>(problem, cache, came_through); });
+  };
+  add(1);
+  add(2);
+  EXPECT_EQ(came_through, 1) << "the first was evicted";
+  cache.set_limit(0);
+  EXPECT_EQ(came_through, 2);
+  cache.set_limit(1);
+  add(3);
+  EXPECT_EQ(cache.clear(), 1U);
+  EXPECT_EQ(came_through, 3);
 }
 
 TYPED_TEST(PlanCacheTest, PlansThatWereLentStayUntilClear) {

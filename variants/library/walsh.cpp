@@ -763,7 +763,7 @@ void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* co
   require_code_bits(n, bits);
   if (rows == 0) return;
   require("in", in, 4);
-  require("codes", codes);
+  require("codes", codes, bits == 1 ? 1 : 4);
   require("scales", scales, kScaleAlignment);
   const Extent all[] = {
       {"codes", codes, rows * n * bits / 8}, {"scales", scales, 4 * rows}, {"in", in, rows * n * 4}};

@@ -46,7 +46,7 @@ struct SpectrumSummary {
   std::int64_t place = 0;    ///< the first a that has it
   /// 2^(k-1) - largest / 2: the distance to the nearest affine function
   std::int64_t nonlinearity = 0;
-  std::uint64_t sum_of_squares = 0;  ///< 4^k for a Boolean function, by Parseval's equation
+  std::uint64_t sum_of_squares = 0;  ///< modulo 2^64; 4^k for a Boolean function (Parseval)
 };
 
 /// Of one spectrum of 2^variables coefficients. Throws BadRequest as spectrum does.
@@ -156,7 +156,8 @@ void rounds_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, bool trans
 ///              element in the low half, s = a / 7: what the encodings int8:row and int4:row write.
 ///              1: eight a byte, the first in the lowest bit, set where y < 0; s is the mean of |y|, with
 ///              which s and -s are nearest to y.
-/// `scales` at a multiple of 16 bytes. Throws BadRequest as `rounds`, and where n codes do not fill bytes.
+/// `scales` at a multiple of 16 bytes, `codes` of 4 or 8 bits at one of 4. Throws BadRequest as `rounds`, and
+/// where n codes do not fill bytes.
 void rounds_to_codes(std::int64_t n, std::int64_t rows, std::span<const void* const> signs, const float* in,
                      int bits, void* codes, float* scales, int threads = 0);
 /// The same on a device, as rounds_on_device: one kernel, its codes those of that function's results.

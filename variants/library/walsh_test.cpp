@@ -1219,6 +1219,15 @@ TEST(Walsh, CodesOfRoundsFollowTheirDefinition) {
         alignas(16) float scales[5];
         rounds_to_codes(n, rows, of_round, x.data(), bits, codes.data(), scales);
         expect_codes(y.data(), n, rows, bits, codes.data(), scales);
+        std::vector<std::uint8_t> shifted(codes.size() + 1);
+        const std::string said =
+            refusal([&] { rounds_to_codes(n, rows, of_round, x.data(), bits, shifted.data() + 1, scales); });
+        if (bits == 1) {
+          EXPECT_TRUE(std::equal(codes.begin(), codes.end(), shifted.begin() + 1));
+        } else {
+          EXPECT_TRUE(said.starts_with("codes=") && said.find(" must be aligned to 4 bytes") != said.npos)
+              << said;
+        }
       }
       if (n == 100) {
         EXPECT_EQ(refusal([&] { rounds_to_codes(n, rows, of_round, x.data(), 1, y.data(), y.data()); }),

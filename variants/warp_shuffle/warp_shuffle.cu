@@ -25,6 +25,7 @@
 #include "common/device/storage.cuh"
 #include "common/host/bits.hpp"
 #include "common/host/static_dispatch.hpp"
+#include "variants/kit/grid.hpp"
 #include "variants/warp_shuffle/warp_shuffle.hpp"
 
 namespace fwht::warp_shuffle {
@@ -198,13 +199,6 @@ __global__ void __launch_bounds__(kGeometry<dtype, log_n>.threads()) transform_r
   }
 }
 
-/// One block a row; beyond the 2^31 - 1 blocks of the x dimension, rows continue along y.
-dim3 grid_for(std::int64_t rows) {
-  constexpr std::int64_t kMostBlocksX = (std::int64_t{1} << 31) - 1;
-  const std::int64_t y = ceil_div(rows, kMostBlocksX);
-  return {static_cast<unsigned>(ceil_div(rows, y)), static_cast<unsigned>(y), 1};
-}
-
 template <class Body>
 void dispatch(const Problem& problem, Body&& body) {
   dispatch_dtype(problem.dtype(), [&](auto dtype) {
@@ -240,7 +234,7 @@ class WarpShufflePlan final : public Plan {
     const RowBatch batch{operands.in,      operands.out, p.rows, p.row_stride(), static_cast<float>(p.scale),
                          misalignment == 0};
     dispatch(p, [&](auto dtype, auto log_n) {
-      transform_rows<dtype(), log_n()><<<grid_for(p.rows), geometry_.threads(),
+      transform_rows<dtype(), log_n()><<<rows::grid_of(p.rows), geometry_.threads(),
                                          static_cast<std::size_t>(geometry_.shared_bytes()), stream>>>(batch);
     });
     FWHT_CUDA(cudaGetLastError());

@@ -53,6 +53,9 @@ TEST(LinearProblem, RefusesWithTheValueAndTheLimit) {
   refused("f16/m1/n8/k96/w4g32/rot", "order 96");
   refused("f16/m1/n8/k96/w4g32/rot64", "order 64");
   refused("f16/m1/n8/k96/w4g32/rot1", "rot1");
+  LinearProblem unknown = parse_linear_problem("f16/m1/n8/k96/w4g32");
+  unknown.zero_points = static_cast<ZeroPoints>(9);
+  EXPECT_THROW(validate(unknown), BadRequest);
   for (const char* of_one : {"1x1", "1+signs", "d1"}) {  // which no text form stands for
     LinearProblem problem = parse_linear_problem("f16/m1/n8/k96/w4g32");
     problem.rotation = parse_operator(of_one);

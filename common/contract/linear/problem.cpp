@@ -56,6 +56,8 @@ void validate(const LinearProblem& problem) {
                  " can be asked for"));
   require(p.group == LinearProblem::kWhole || (p.group >= 32 && p.group % 32 == 0),
           concat("group ", p.group, ": a multiple of 32, or -1 for all rows, is needed"));
+  require(p.zero_points == ZeroPoints::v1 || p.zero_points == ZeroPoints::v2 || p.symmetric(),
+          concat("zero points ", static_cast<int>(p.zero_points), " are unknown"));
   require(p.k % p.group_rows() == 0, concat("k = ", p.k, " is no multiple of the group of ", p.group_rows()));
   if (!p.rotates()) return;
   if (p.rotation.is_sylvester()) {
