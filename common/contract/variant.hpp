@@ -109,7 +109,9 @@ inline Numerics single_rounding_by_dtype(const Problem& problem) {
 /// The same for any operator: its factors one by one, slowest first, Sylvester factors by butterflies over
 /// ascending bits, others term by term; the scale and the one rounding at the end. Entries of dense factors
 /// are taken to be at most 1 in size.
-inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
+///
+/// @param dense_sums  the sums of dense factors: of any order where products may be fused with them
+inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem, Sums dense_sums) {
   Numerics numerics;
   const std::span<const Factor> factors = problem.op.factors();
   const auto levels_of = [](const Factor& factor) {
@@ -121,7 +123,7 @@ inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
   double growth = 1.0;
   for (std::size_t f = 0; f < factors.size(); ++f) {
     Step step;
-    step.sums = sums;
+    step.sums = factors[f].basis == Basis::dense ? dense_sums : sums;
     step.rounds = false;
     growth *= static_cast<double>(factors[f].order);
     if (factors[f].basis == Basis::sylvester) {
@@ -140,6 +142,9 @@ inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
   last.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
   numerics.promises.intermediate_growth = growth;
   return numerics;
+}
+inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
+  return single_rounding_by_factors(sums, problem, sums);
 }
 
 /// A sentence for problems with a prologue, or with pages: for variants that have none.

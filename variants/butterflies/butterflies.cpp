@@ -30,15 +30,13 @@ int shrink_exponent(const Problem& problem) {
 }
 
 rows::Factors factors(const Problem& problem) {
-  const int k = shrink_exponent(problem);
-  return {std::ldexp(static_cast<float>(problem.scale), k), std::ldexp(1.0F, -k)};
+  return rows::factors_of(problem, shrink_exponent(problem));
 }
 
 Numerics numerics_of(const Problem& problem) {
   Numerics numerics = single_rounding(Sums::fp32, problem);
   // Sums of data times 1/n stay below max|x|.
-  numerics.promises.intermediate_growth =
-      std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent(problem)));
+  numerics.promises.intermediate_growth = rows::growth_of_shrunken(problem, shrink_exponent(problem));
   return numerics;
 }
 

@@ -101,8 +101,9 @@ class CpuPlan final : public Plan {
   Numerics numerics() const override {
     if (is_integer(problem().dtype())) return single_rounding_by_dtype(problem());
     const bool in_double = std::is_same_v<Real, double> || problem().dtype() == Dtype::f64;
-    const auto one_rounding = problem().op.is_sylvester() ? single_rounding : single_rounding_by_factors;
-    Numerics numerics = one_rounding(in_double ? Sums::fp64 : Sums::fp32, problem());
+    const Sums sums = in_double ? Sums::fp64 : Sums::fp32;
+    Numerics numerics = problem().op.is_sylvester() ? single_rounding(sums, problem())
+                                                    : single_rounding_by_factors(sums, problem());
     if (problem().dtype() == Dtype::f64) {
       for (Step& step : numerics.steps)
         step.sum_rms *= 0x1p-29;  // 2^-53 for 2^-24

@@ -60,12 +60,7 @@ Program program_of(const Operator& op) {
 }
 
 Numerics numerics_of(const Problem& problem) {
-  Numerics numerics = single_rounding_by_factors(Sums::fp32, problem);
-  const std::span<const Factor> factors = problem.op.factors();
-  for (Step& step : numerics.steps) {
-    if (step.factor >= 0 && factors[static_cast<std::size_t>(step.factor)].basis == Basis::dense)
-      step.sums = Sums::fp32_any_order;
-  }
+  Numerics numerics = single_rounding_by_factors(Sums::fp32, problem, Sums::fp32_any_order);
   // The fastest bits come last.
   std::vector<int>& bits = numerics.steps.back().bits;
   std::rotate(bits.begin(), bits.begin() + store_levels_of(problem.op), bits.end());

@@ -1,6 +1,8 @@
 // The argument of the kernels on rows.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "common/contract/problem.hpp"
@@ -13,6 +15,14 @@ namespace fwht::rows {
 struct Factors {
   float last = 1.0F, shrink = 1.0F;
 };
+
+inline Factors factors_of(const Problem& problem, int shrink_exponent) {
+  return {std::ldexp(static_cast<float>(problem.scale), shrink_exponent), std::ldexp(1.0F, -shrink_exponent)};
+}
+/// What sums reach of shrunken data, against the largest of them.
+inline double growth_of_shrunken(const Problem& problem, int shrink_exponent) {
+  return std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent));
+}
 
 /// The rows of one launch.
 struct Batch {

@@ -69,12 +69,7 @@ inline std::int64_t workspace_floats(const FactorsJob& job, std::int64_t teams) 
 
 /// Sums in ascending order but for dense factors, whose products a compiler may fuse with the sums.
 inline Numerics factors_numerics(const Problem& problem) {
-  Numerics numerics = single_rounding_by_factors(Sums::fp32, problem);
-  for (Step& step : numerics.steps) {
-    if (step.factor >= 0 && problem.op.factors()[static_cast<std::size_t>(step.factor)].basis == Basis::dense)
-      step.sums = Sums::fp32_any_order;
-  }
-  return numerics;
+  return single_rounding_by_factors(Sums::fp32, problem, Sums::fp32_any_order);
 }
 
 /// KokkosCodec for host spaces, where Kokkos' half types are floats.

@@ -124,7 +124,7 @@ struct SpreadEncodedRows {
       if (Encoder::joins()) {
         ptx::barrier_cluster_wait();
         if (has_rows) send(Encoder::largest_of(0));
-        ptx::mbarrier_wait_parity(all_sent_, 0);
+        ptx::mbarrier_wait_parity_cluster(all_sent_, 0);
         const std::uint32_t largest = Encoder::lane() < boxes_ ? maxima_[Encoder::lane()] : 0U;
         maximum = __uint_as_float(__reduce_max_sync(0xFFFFFFFFU, largest));
       } else {

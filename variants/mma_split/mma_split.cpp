@@ -92,8 +92,7 @@ int shrink_exponent(const Problem& problem) {
 }
 
 rows::Factors factors(const Problem& problem) {
-  const int k = shrink_exponent(problem);
-  return {std::ldexp(static_cast<float>(problem.scale), k), std::ldexp(1.0F, -k)};
+  return rows::factors_of(problem, shrink_exponent(problem));
 }
 
 Numerics numerics_of(const Problem& problem, int compute_capability) {
@@ -102,8 +101,7 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
                                               : single_rounding(Sums::split_bf16, problem);
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
   // noticed, and the row is done again by butterflies of data times 1/n.
-  numerics.promises.intermediate_growth =
-      std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent(problem)));
+  numerics.promises.intermediate_growth = rows::growth_of_shrunken(problem, shrink_exponent(problem));
 
   Step& step = numerics.steps.back();
   rows::add_split_error(step);

@@ -50,15 +50,8 @@ std::vector<FactorStage> factor_stages(const Operator& op) {
 }
 
 Numerics numerics_of(const Problem& problem) {
-  if (!problem.op.is_sylvester()) {
-    Numerics by_factors = single_rounding_by_factors(Sums::fp32, problem);
-    for (Step& step : by_factors.steps) {  // fused multiply-add
-      if (step.factor >= 0 &&
-          problem.op.factors()[static_cast<std::size_t>(step.factor)].basis == Basis::dense)
-        step.sums = Sums::fp32_any_order;
-    }
-    return by_factors;
-  }
+  if (!problem.op.is_sylvester())
+    return single_rounding_by_factors(Sums::fp32, problem, Sums::fp32_any_order);
   Numerics numerics = single_rounding(Sums::fp32, problem);
   if (problem.dtype() == Dtype::f32) return numerics;
   numerics.steps.clear();

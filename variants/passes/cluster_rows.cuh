@@ -83,7 +83,7 @@ class ClusterExchange {
   }
 
   __device__ void receive(Number (&x)[16][1]) const {
-    ptx::mbarrier_wait_parity(barrier_, 0);
+    ptx::mbarrier_wait_parity_cluster(barrier_, 0);
 #pragma unroll
     for (int k = 0; k < 16; ++k)
       x[k][0] = received_[k * row.threads() + thread_];

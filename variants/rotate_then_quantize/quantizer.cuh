@@ -128,7 +128,7 @@ class Cluster {
       ptx::st_async_shared_cluster(ptx::mapa(ptx::shared_address(of_blocks + rank_), threadIdx.x), value,
                                    ptx::mapa(barrier, threadIdx.x));
     }
-    ptx::mbarrier_wait_parity(barrier, 0);
+    ptx::mbarrier_wait_parity_cluster(barrier, 0);
     ++time_;
     const int lane = static_cast<int>(threadIdx.x) & 31;
     return __reduce_max_sync(0xFFFFFFFFU, lane < count_ ? of_blocks[lane] : 0U);

@@ -39,13 +39,27 @@ __device__ inline void mbarrier_arrive_expect_tx(std::uint32_t barrier, std::uin
                : "memory");
 }
 
-/// mbarrier.try_wait.parity in a loop: until the phase of the given parity has completed; acquires.
+/// mbarrier.try_wait.parity in a loop: until the phase of the given parity has completed; acquires in the
+/// block's scope.
 __device__ inline void mbarrier_wait_parity(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
       "WAIT_%=:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra WAIT_%=;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+/// The same behind writes of other blocks of the cluster (st.async): acquires in the cluster's scope.
+__device__ inline void mbarrier_wait_parity_cluster(std::uint32_t barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT_%=:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra WAIT_%=;\n"
       "}" ::"r"(barrier),
       "r"(parity)

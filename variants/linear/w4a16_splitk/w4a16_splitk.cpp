@@ -1,3 +1,4 @@
+#include "common/device/launcher.hpp"
 #include "common/host/text.hpp"
 #include "variants/linear/w4a16_splitk/splitk.hpp"
 
@@ -17,7 +18,7 @@ Support supports_shape(const LinearProblem& problem, const DeviceInfo& device) {
   if (problem.k % kRows != 0) return {concat("k = ", problem.k, ": a multiple of ", kRows, " is needed")};
   if (problem.group_rows() % kRows != 0)
     return {concat("group ", problem.group_rows(), ": a block of ", kRows, " rows may not span two groups")};
-  constexpr std::int64_t kMostTokens = 65535 * kTokens;
+  constexpr std::int64_t kMostTokens = kMostGridLayers * kTokens;
   if (problem.m > kMostTokens) return {concat("m = ", problem.m, ": ", kMostTokens, " is the most")};
   return {};
 }
