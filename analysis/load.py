@@ -572,4 +572,4 @@ def newest(devices: Iterable[Device], wanted: Callable[[Device], int]) -> list[D
 
 
 def timed_on_gpu(device: Device) -> bool:
-    return device.newest.on_gpu and bool((device.results["status"] == "ok").any())
+    return device.newest.on_gpu and bool(((device.results["status"] == "ok") & (device.results["mode"] != "host")).any())

@@ -601,8 +601,9 @@ def answers_of(devices: list[Device]) -> list[Answer]:
 
 
 def _answer(device: Device) -> Answer:
-    results = tables.correct(device.results, candidates=True, forwards=True, family="transform")
-    results = results if len(results) else tables.correct(device.results, candidates=True, forwards=True)
+    results = tables.on_the_device(tables.correct(device.results, candidates=True, forwards=True))
+    transforms = results[results["family"] == "transform"]
+    results = transforms if len(transforms) else results
     layout = "in place" if (results["layout"] == "in place").any() else results["layout"].iloc[0]
     results = results[results["layout"] == layout]
     dtype = tables.ordered(results["dtype"], DTYPES)[0]

@@ -142,6 +142,12 @@ def correct(results: pd.DataFrame, *, candidates=False, forwards=False, **wanted
     return rows
 
 
+def on_the_device(rows: pd.DataFrame) -> pd.DataFrame:
+    """Without the rows of the CPU (mode host) where there are others."""
+    others = rows[rows["mode"] != "host"]
+    return others if len(others) else rows
+
+
 def own_rows(device: Device, dtype: str) -> pd.DataFrame:
     """Plain transforms of OWN in place."""
     return correct(device.results, variant=OWN, dtype=dtype, layout="in place", family="transform")
@@ -205,8 +211,9 @@ def regime(tensor_bytes: float, l2_bytes: int) -> str:
 
 def sizes(results: pd.DataFrame, dtype: str, l2_bytes: int) -> list[Size]:
     """One size per regime, each in the mode that judges it best: the tensor nearest to 64 KiB, the largest in the L2, the
-    largest in DRAM. Only sizes that were measured for most row lengths count. On a host the smallest, middle and largest."""
-    rows = results[results["dtype"] == dtype]
+    largest in DRAM. Only sizes that were measured for most row lengths count. Of mode host alone the smallest, middle and largest."""
+    rows = on_the_device(results)
+    rows = rows[rows["dtype"] == dtype]
 
     def measured(mode: str) -> list[int]:
         counts = rows[rows["mode"] == mode].groupby("elements")["n"].nunique()
@@ -519,7 +526,7 @@ PAIR = "rotate_then_quantize"  # the transform and a quantizer, in two launches
 
 def fused(device: Device) -> pd.DataFrame:
     """Codes and scales by one kernel, beside PAIR on the same problem: `pair_us`, `gain` (its time over ours), `format` (the encoding
-    without layout and recipe), `size` (regime or rows, and mode)."""
+    without layout and recipe), `size` (regime or rows, and mode; "host" of the CPU)."""
     ok = correct(device.results, candidates=True, family="encoded")
     ok = ok[ok["n"] > 1]  # H_1 is a quantizer alone
     key = [c for c in PROBLEM if c != "elements"]
@@ -527,7 +534,7 @@ def fused(device: Device) -> pd.DataFrame:
     both = ok[ok["variant"] != PAIR].merge(pair, on=key, how="left")
     sizes = [regime(e * ELEMENT_BYTES[d], device.l2_bytes) for e, d in zip(both["elements"], both["dtype"])]
     few = [f"{rows} row{'s' * (rows > 1)}" if size == "small" else size or "between" for size, rows in zip(sizes, both["rows"])]
-    places = [f"{size}, {mode}" for size, mode in zip(few, both["mode"])]
+    places = [mode if mode == "host" else f"{size}, {mode}" for size, mode in zip(few, both["mode"])]
     return both.assign(gain=both["pair_us"] / both["time_us"], format=both["encoding"].astype(str).str.split(r"[,/]").str[0], size=places)
 
 
@@ -549,8 +556,9 @@ def prepared(device: Device) -> pd.DataFrame:
     text = own["encoding"].astype(str)
     before, form = text.str.replace(r">?[^>]*$", "", regex=True), text.str.replace(r"^.*>", "", regex=True)
     signs = own["operator"].astype(str).str.contains("signs").map({True: "signs ", False: ""})
-    few = [f"{r} rows" if e * ELEMENT_BYTES[d] <= device.l2_bytes else "DRAM" for r, e, d in zip(own["rows"], own["elements"], own["dtype"])]
-    own = own.assign(preparation=(signs + before.str.replace("/", " ")).str.strip(), form=form, place=few)
+    few = (own["mode"] == "host") | (own["elements"] * own["dtype"].map(ELEMENT_BYTES) <= device.l2_bytes)
+    place = (own["rows"].astype(str) + " rows").where(few, "DRAM")
+    own = own.assign(preparation=(signs + before.str.replace("/", " ")).str.strip(), form=form, place=place)
     key = ["dtype", "mode", "layout", "n", "rows"]
     bare = bare[[*key, "encoding", "time_us"]].rename(columns={"encoding": "form", "time_us": "bare_us"}).drop_duplicates([*key, "form"])
     both = own.merge(bare, on=[*key, "form"], how="left")
@@ -678,8 +686,7 @@ def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) 
     part = part[part["operator"] == plainest(part["operator"].unique(), n)]
     layouts = part["layout"].value_counts()
     part = part[part["layout"] == ("in place" if "in place" in layouts.index else layouts.index[0])]
-    gpu = part[part["mode"] != "host"]
-    part = gpu if len(gpu) else part
+    part = on_the_device(part)
     count = min(part["rows"].unique(), key=lambda r: (abs(math.log2(r / rows)), r))
     part = part[part["rows"] == count]
     judging = PREFERRED_MODES[regime(count * n * ELEMENT_BYTES[dtype], device.l2_bytes) or "DRAM"]

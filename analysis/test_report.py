@@ -10,8 +10,9 @@ import pytest
 from analysis import report, schema, tables
 from analysis.cli import main
 from analysis.conftest import FolderWriter, gpu_folder, host_folder
-from analysis.load import ResultsError, load, load_folder
+from analysis.load import ResultsError, load, load_folder, timed_on_gpu
 from analysis.test_pages import with_auto
+from analysis.test_tables import beside_the_cpu
 
 TINY = {"ns": (16, 4096), "sizes": (1 << 15, 1 << 24, 1 << 28), "modes": ("replay", "alternating"), "dtypes": ("f16",)}
 
@@ -62,6 +63,20 @@ def test_the_answer_is_the_best_variant_by_n_and_regime(device):
         expected = best[(best["n"] == 4096) & (best["elements"] == size.elements) & (best["mode"] == size.mode) & (best["dtype"] == "f16")].iloc[0]
         assert (cell["variant"], cell["time_us"]) == (expected["variant"], expected["time_us"])
     assert [gain.name for gain in found.gains] == ["HadaCore", "fast-hadamard-transform"]
+
+
+@pytest.mark.parametrize("dtypes", [("f16",), ("f32",)])
+def test_a_gpu_answers_by_its_own_rows(tmp_path, dtypes):
+    """Not by those of the CPU, which the grids quick and smoke measure too."""
+    (device,) = load([beside_the_cpu(gpu_folder(**TINY | {"dtypes": dtypes, "sizes": (1 << 15, 1 << 22, 1 << 28)})).write(tmp_path / "run")])
+    (found,) = report.answers_of([device])
+    assert found.dtype == dtypes[0] and [size.label for size in found.sizes] == ["DRAM", "L2", "small"]
+    assert {cell["mode"] for row in found.rows for cell in row["cells"] if cell} == {"replay", "alternating"}
+
+
+def test_a_newer_run_of_the_cpu_alone_does_not_speak_for_the_gpu(device, tmp_path):
+    (later,) = load([beside_the_cpu(FolderWriter(utc_start="2026-11-21T10:00:00Z")).write(tmp_path / "cpu")])
+    assert [answer.device for answer in report.answers_of([later, device])] == [device] and not timed_on_gpu(later)
 
 
 def test_sections_are_there_when_their_data_are(device, tmp_path):

@@ -77,6 +77,25 @@ def test_sizes_name_the_regimes_each_in_its_own_mode(device, host):
     assert [(s.label, s.mode) for s in tables.sizes(load([host])[0].results, "f16", 0)] == [("small", "host"), ("medium", "host"), ("large", "host")]
 
 
+def beside_the_cpu(writer, encoding=""):
+    """With the CPU's rows, as the grids quick and smoke have them."""
+    for n in (16, 512, 4096, 32768):
+        writer.measure("cpu", "f16", n, 1 << 20, "host", encoding=encoding)
+    return writer
+
+
+def test_rows_of_the_cpu_beside_those_of_a_gpu_are_no_size(tmp_path, device):
+    (mixed,) = load([beside_the_cpu(gpu_folder()).write(tmp_path / "mixed")])
+    assert tables.sizes(mixed.results, "f16", mixed.l2_bytes) == tables.sizes(device.results, "f16", device.l2_bytes)
+    (f32,) = load([beside_the_cpu(gpu_folder(dtypes=("f32",))).write(tmp_path / "f32")])
+    assert tables.sizes(f32.results, "f16", f32.l2_bytes) == []
+    (codes,) = load([beside_the_cpu(FolderWriter(), "e4m3:row").write(tmp_path / "codes")])
+    assert set(tables.fused(codes)["size"]) == {"host"}, "the L2 is the GPU's"
+    large = FolderWriter()
+    large.measure("cpu", "f32", 16, 1 << 28, "host", encoding="rms>e4m3:row")
+    assert list(tables.prepared(load([large.write(tmp_path / "large")])[0])["place"]) == [f"{1 << 24} rows"]
+
+
 @pytest.mark.parametrize(
     ("share", "regime"),
     [(1 / 64, "small"), (1.001 / 64, "L2"), (0.599, "L2"), (0.601, ""), (0.8, ""), (1.99, ""), (2.01, "DRAM")],
