@@ -43,6 +43,16 @@ def test_what_rounds_twice_or_forwards_is_no_candidate(tmp_path):
     assert list(tune.choices(load([folder])[0].results)["variant"]) == ["mma_split"]
 
 
+def test_codes_are_no_candidates(tmp_path):
+    """Nor where they are f32, which rounds once by its width alone."""
+    writer = FolderWriter()
+    for dtype in ("f16", "f32"):
+        for variant, encoding, time in (("mma_split", "", 1.0), ("rotate_then_quantize", "e4m3:row", 0.1)):
+            writer.measure(variant, dtype, 4096, 1 << 15, "replay", encoding=encoding, time_us=time, limit_us=time)
+    folder = writer.write(tmp_path / "run")
+    assert list(tune.choices(load([folder])[0].results)["variant"]) == ["mma_split", "mma_split"]
+
+
 def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
     times = {
         ("mma_split", 1 << 15, "replay"): 1.0,

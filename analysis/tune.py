@@ -32,12 +32,12 @@ WARM = ("alternating", "replay")  # of a size that was timed in both, the first 
 
 
 def candidates(results: pd.DataFrame) -> pd.Series:
-    """Rows of what `auto` may pick: it launches kernels of its own, its plan has no memory that would bind it to one stream, and 16-bit results
-    are rounded once."""
+    """Rows of what `auto` may pick: it launches kernels of its own, its plan has no memory that would bind it to one stream, and its results are
+    no codes, of 16 bits rounded once."""
     ideal = results["dtype"].map(tables.ideal_error).astype(float)
     once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
     alone = results["settings"].astype(str).str.contains(r'"workspace_bytes": ?[1-9]')
-    return (results["memory"] == "device") & (results["picked"] == "") & ~results["peer"] & ~alone & once
+    return (results["memory"] == "device") & (results["encoding"] == "") & (results["picked"] == "") & ~results["peer"] & ~alone & once
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:
@@ -174,7 +174,7 @@ def beside_the_best(results: pd.DataFrame, table: TuningTable) -> pd.DataFrame:
     """Of every problem and mode at which several candidates were timed: `choice`, the variant that the table names, and `ratio`, its time over
     that of the fastest. Throttled measurements do not count."""
     rows = results[(results["status"] == "ok") & candidates(results) & (results["row_stride"] == results["n"]) & (results["arrangement"] == "")]
-    rows = rows[(rows["encoding"] == "") & (rows["throttle"].fillna("") == "") & rows["n"].isin(table.choices["n"])]
+    rows = rows[(rows["throttle"].fillna("") == "") & rows["n"].isin(table.choices["n"])]
     problem = ["dtype", "n", "elements", "placement", "mode"]
     times = rows.groupby([*problem, "variant"])["time_us"].median().unstack("variant")
     times = times[times.notna().sum(axis="columns") > 1]
