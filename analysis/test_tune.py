@@ -89,6 +89,13 @@ def test_what_owns_memory_is_no_candidate(tmp_path):
     assert list(tune.choices(load([folder])[0].results)["variant"]) == ["wgmma"], "such a plan runs on one stream at a time"
 
 
+def test_refuses_modes_that_no_variant_was_timed_in_alike(tmp_path):
+    """As parts of a sweep give them."""
+    folder = sweep({("mma_split", 1 << 23, "alternating"): 1.0, ("wgmma", 1 << 23, "cold"): 2.0}).write(tmp_path / "run")
+    with pytest.raises(ResultsError, match="f16, n = 4096, 8388608 elements, placement in: no variant was timed in both alternating and cold"):
+        tune.choices(load([folder])[0].results)
+
+
 def test_alternating_decides_where_both_modes_were_timed(tmp_path):
     times = {
         ("mma_split", 1 << 23, "replay"): 1.0,

@@ -82,8 +82,12 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ratios(rows: pd.DataFrame) -> pd.DataFrame:
-    """How many times the time of the fastest each variant takes, by mode."""
-    times = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
+    """How many times the time of the fastest each variant takes, by mode, of those that were timed in every mode; ResultsError without one."""
+    every = rows.groupby(["variant", "mode"])["time_us"].median().unstack("mode")
+    times = every.dropna()
+    if times.empty:
+        dtype, n, placement, elements = rows[["dtype", "n", "placement", "elements"]].iloc[0]
+        raise ResultsError(f"{dtype}, n = {n}, {elements} elements, placement {placement}: no variant was timed in both {' and '.join(every.columns)}")
     return times / times.min()
 
 
