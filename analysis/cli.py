@@ -275,7 +275,7 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
 
 @app.command()
 def tune(
-    results: Annotated[list[Path], typer.Argument(metavar="RESULTS", help="results folders of the grid tune, oldest first", show_default=False)],
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS", help="results folders of the grid tune", show_default=False)],
     output: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the table instead of printing it")] = None,
     ship: Annotated[bool, typer.Option("--ship", help="write it to variants/auto/<device>.csv, which the next build compiles in")] = False,
     allow_dirty: Dirty = False,

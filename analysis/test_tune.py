@@ -260,13 +260,15 @@ def test_a_shipped_table_is_what_its_results_folders_say(shipped):
 
 def test_a_table_from_several_folders(tmp_path):
     """Row lengths that were measured later are added; what both have is the newer one's."""
-    older = FolderWriter()
+    older = FolderWriter(utc_start="2026-11-19T10:00:00Z")
     for n in [1 << k for k in range(6, 16)]:
         older.measure("mma_split", "f16", n, 1 << 15, "replay")
     newer = FolderWriter()
     newer.measure("wgmma", "f16", 64, 1 << 15, "replay", time_us=0.01, limit_us=0.01, fraction_of_limit=1.0)
     newer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512")
-    text = tune.table_text(older.write(tmp_path / "older"), newer.write(tmp_path / "newer"))
+    folders = older.write(tmp_path / "older"), newer.write(tmp_path / "newer")
+    text = tune.table_text(*folders)
+    assert tune.table_text(*folders[::-1]) == text, "whatever their order"
     assert "# source: older newer" in text.splitlines()
     assert tune.sources_of(text) == ["older", "newer"]
     assert "f16,64,32768,in,ordinary,wgmma" in text and "f16,14336,917504,in,ordinary,kronecker" in text

@@ -108,9 +108,9 @@ def before_the_split(results: pd.DataFrame) -> pd.Series:
 
 
 def table_text(*paths: Path, allow_dirty: bool = False) -> str:
-    """The table as a file for FWHT_TUNING, from results folders of one CUDA device, oldest first; ResultsError where they are no
+    """The table as a file for FWHT_TUNING, from results folders of one CUDA device in any order; ResultsError where they are no
     sweep over the grid tune: `auto` trusts the table at every row length."""
-    folders = [load_folder(path, allow_dirty=allow_dirty) for path in paths]
+    folders = sorted((load_folder(path, allow_dirty=allow_dirty) for path in paths), key=lambda f: f.context["utc_start"])
     device = folders[0].context["device"]
     for folder in folders:
         if not folder.on_gpu:
