@@ -281,13 +281,13 @@ def tune(
     allow_dirty: Dirty = False,
 ) -> int:
     """The tuning table of the variant auto, from a sweep over the grid tune."""
-    from .tune import FOLDER, shipped_name, table_text
+    from .tune import shipped_path, table_text
 
     if ship and output:
         raise ResultsError("--ship and --output both name where the table goes; give one of them")
     text = table_text(*results, allow_dirty=allow_dirty)
     if ship:
-        output = FOLDER / shipped_name(load_context(results[0])["device"]["name"])
+        output = shipped_path(load_context(results[0])["device"]["name"])
     if output is None:
         print(text, end="")
         return 0

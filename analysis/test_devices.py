@@ -9,7 +9,7 @@ import pytest
 
 from analysis import layers, pages, report, tables, tune
 from analysis.cli import main
-from analysis.conftest import H100, FolderWriter, gpu_folder, host_folder
+from analysis.conftest import H100, FolderWriter, gpu_folder, host_folder, make_context
 from analysis.load import load_folder, newest, runs
 from analysis.models import committed_evaluations
 from analysis.test_layers import add_layers
@@ -279,6 +279,14 @@ def test_one_command_makes_the_table_of_a_device(shipped, tmp_path, capsys):
     assert {name: tune.shipped_name(name) for name in names} == names
     assert main(["tune", str(tmp_path / "h100 run"), "--ship", "--output", "x.csv"]) == 2
     assert "--ship and --output" in capsys.readouterr().err
+
+
+def test_the_table_of_another_board_is_not_overwritten(shipped, tmp_path, capsys):
+    before = shipped[1].read_text()
+    folder = tuned(tmp_path / "nvl run", "wgmma", device=make_context()["device"] | {"name": "NVIDIA H200 NVL"})
+    assert main(["tune", str(folder), "--ship"]) == 2 and shipped[1].read_text() == before
+    assert "h200.csv is the table of NVIDIA H200, not of NVIDIA H200 NVL; --output FILE.csv writes one elsewhere" in capsys.readouterr().err
+    assert main(["tune", str(tuned(tmp_path / "later", "wgmma")), "--ship"]) == 0 and shipped[1].read_text() != before, "its own is replaced"
 
 
 @pytest.mark.parametrize(("name", "capability", "sms", "table"), [

@@ -151,6 +151,14 @@ def shipped_name(device: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.split("-")[0].lower()) + ".csv"
 
 
+def shipped_path(device: str) -> Path:
+    """Where a device's table ships; ResultsError where that of another device lies."""
+    path = FOLDER / shipped_name(device)
+    if path.exists() and (other := read_table(path).device) != device:
+        raise ResultsError(f"{path.name} is the table of {other}, not of {device}; --output FILE.csv writes one elsewhere")
+    return path
+
+
 @dataclass(frozen=True)
 class TuningTable:
     """A table as `auto` reads it (variants/auto/tuning_table.hpp)."""
