@@ -28,7 +28,7 @@ MaybeFolders = Annotated[
 ]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="accept builds with uncommitted changes")]
 Incomplete = Annotated[bool, typer.Option("--allow-incomplete", help="accept runs that did not finish")]
-Mixed = Annotated[bool, typer.Option("--allow-mixed", help="accept different sources of one commit")]
+Mixed = Annotated[bool, typer.Option("--allow-mixed", help="accept different sources or builds of one commit")]
 if TYPE_CHECKING:
     Dtype = str
 else:
@@ -138,12 +138,13 @@ def which(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
     allow_dirty: Dirty = False,
     allow_incomplete: Incomplete = False,
+    allow_mixed: Mixed = False,
 ) -> int:
     """Which variant for one problem, how long it takes, how far it is from the limit, how exact it is, and what auto takes by which table."""
     from . import tables
 
     if results:
-        devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, split=True)
+        devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed, split=True)
     else:
         devices = [d for d in runs(committed_folders()) if timed_on_gpu(d)]
         if not devices:

@@ -37,6 +37,7 @@ SWEEP_FILES = ("results.csv", "limits.csv", "unsupported.csv")
 SIDE_FILES = ("launches.csv", "not_profiled.csv", "tests.csv")  # what was launched, left out, tested: no measurement
 # A resumed run measures limits again, meets refusals again, and may launch and test again.
 MAY_REPEAT = ("limits.csv", "unsupported.csv", *SIDE_FILES)
+BUILD = ("build_type", "cxx", "cxx_flags", "cuda", "cuda_flags")  # of context.json: what tells builds of one commit apart, as --resume has it
 NOISY = 1.2  # slowest over fastest replay: beyond it something else ran on the machine
 
 Text = Annotated[str, Field(min_length=1)]
@@ -179,9 +180,9 @@ class Folder(Tables):
         return int(self.context["device"].get("l2_bytes") or 0) if self.on_gpu else 0
 
     @property
-    def origin(self) -> tuple[str, str, str]:
-        """Folders of one origin may be read together."""
-        return self.device, self.commit, self.context["sources_hash"]
+    def origin(self) -> tuple[str, ...]:
+        """Folders of one origin may be read together: device, commit, sources, and the build."""
+        return self.device, self.commit, self.context["sources_hash"], *(self.context[entry] for entry in BUILD)
 
     @property
     def loaded(self) -> bool:
@@ -233,7 +234,7 @@ class Device(Tables):
 
 
 def load(paths: Iterable[Path | str], *, allow_dirty=False, allow_mixed=False, allow_incomplete=False, split=False) -> list[Device]:
-    """Loads folders and groups them by device; with `split` by device and sources, the newest group first.
+    """Loads folders and groups them by device; with `split` by origin, the newest group first.
 
     Throws ResultsError, in one sentence, for anything missing, malformed, dirty, mixed or unfinished.
     """
@@ -423,7 +424,7 @@ def _check_duplicates(path: Path, name: str, table: pd.DataFrame, key: list[str]
 
 
 def _refuse_mixed(folders: list[Folder], *, commits: bool) -> None:
-    """Everywhere: one clean commit has one hash. With `commits`, one device has one commit and one hash."""
+    """Everywhere: one clean commit has one hash, and on one device one build. With `commits`, one device has one commit and one hash."""
     for i, a in enumerate(folders):
         for b in folders[i + 1 :]:
             same_device = commits and a.device == b.device
@@ -434,6 +435,12 @@ def _refuse_mixed(folders: list[Folder], *, commits: bool) -> None:
                 raise ResultsError(
                     f"{a.name} and {b.name} name commit {a.commit[:10]} but have different sources_hash "
                     f"{a.context['sources_hash'][:12]} and {b.context['sources_hash'][:12]}; --allow-mixed reads them anyway"
+                )
+            differing = [entry for entry in BUILD if a.context[entry] != b.context[entry]]
+            if differing and a.origin[:3] == b.origin[:3]:
+                raise ResultsError(
+                    f"{a.name} and {b.name} come from different builds of commit {a.commit[:10]}: {differing[0]} {a.context[differing[0]]!r} "
+                    f"and {b.context[differing[0]]!r}; --allow-mixed reads them anyway"
                 )
 
 
@@ -546,7 +553,7 @@ def committed_folders(root: Path = ROOT) -> list[Folder]:
 
 
 def runs(folders: Iterable[Folder]) -> list[Device]:
-    """Folders merged by device and sources, the newest first; behind them those of code for an older architecture."""
+    """Folders merged by origin, the newest first; behind them those of code for an older architecture."""
     groups: dict[tuple, list[Folder]] = {}
     for folder in folders:
         groups.setdefault(folder.origin, []).append(folder)

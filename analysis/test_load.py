@@ -18,7 +18,7 @@ import pytest
 from analysis import legacy, report, schema
 from analysis.cli import main
 from analysis.conftest import gpu_folder, host_folder
-from analysis.load import DTYPES, MODES, ROOT, Context, ResultsError, load, load_folder, write_text
+from analysis.load import DTYPES, MODES, ROOT, Context, ResultsError, load, load_folder, runs, write_text
 
 
 def small(**context):
@@ -581,6 +581,20 @@ def test_refuses_mixed_sources_of_one_device(tmp_path):
     with pytest.raises(ResultsError, match="different sources_hash"):
         load([a, c])
     assert len(load([a, b], allow_mixed=True)) == 1
+
+
+@pytest.mark.parametrize("entry", ["build_type", "cxx", "cxx_flags", "cuda", "cuda_flags"])
+def test_refuses_mixed_builds_of_one_device(tmp_path, entry):
+    a, b = small().write(tmp_path / "a"), small(**{entry: "other"}).write(tmp_path / "b")
+    for split in (False, True):
+        with pytest.raises(ResultsError, match=f"a and b come from different builds of commit 0123456789: {entry} .* and 'other'; --allow-mixed"):
+            load([a, b], split=split)
+    assert len(load([a, b], allow_mixed=True)) == 1 and len(load([a, b], allow_mixed=True, split=True)) == 2
+    assert len(runs([load_folder(a), load_folder(b)])) == 2
+    asked = ["which", "--n", "16", "--rows", "1", str(a), str(b)]
+    assert main(asked) == 2 and main([*asked, "--allow-mixed"]) == 0
+    c = host_folder(**{entry: "other"}).write(tmp_path / "c")
+    assert len(load([a, c])) == 2, "another device may have another build"
 
 
 def test_one_clean_commit_has_one_hash_on_every_device(tmp_path):
