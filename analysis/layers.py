@@ -41,15 +41,20 @@ def linear(device: Device) -> pd.DataFrame:
     return rows.assign(layer=layer, over_ideal=rows["rel_l2"] / rows["one_rounding_rel_l2"])
 
 
+def _plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Layers in mode cold without rotation, act-order and programmatic launch."""
+    rows = rows[(rows["mode"] == "cold") & (rows["rotation"].astype(str) == "0")]
+    return rows[(rows["act_order"] == "false") & (rows["programmatic"] == "false")]
+
+
 def covers_headline(device: Device) -> bool:
     """Whether large layers were timed beside the dense product."""
     return {"dense_fp16", "w4a16_pipelined"} <= set(_headline_rows(device)["variant"])
 
 
 def _headline_rows(device: Device) -> pd.DataFrame:
-    rows = linear(device)
-    rows = rows[(rows["mode"] == "cold") & (rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64)) & (rows["dtype"] == "f16")]
-    return rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
+    rows = _plain(linear(device))
+    return rows[(rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64)) & (rows["dtype"] == "f16")]
 
 
 def headline(device: Device) -> pd.DataFrame:
@@ -75,11 +80,11 @@ def linear_best(device: Device) -> pd.DataFrame:
 
 
 def over_dense(device: Device) -> pd.DataFrame:
-    """Layers in mode cold without rotation and act-order: `ratio`, the time of cuBLAS on fp16 weights over that of the fastest other variant."""
+    """`_plain` layers: `ratio`, the time of cuBLAS on fp16 weights over that of the fastest other variant."""
     rows = linear(device)
     if rows.empty:
         return pd.DataFrame(columns=["m", "n", "k", "ratio"])
-    rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["mode"] == "cold")]
+    rows = _plain(rows)
     is_dense = rows["variant"] == "dense_fp16"
     dense, best = (part.groupby(["m", "n", "k", "dtype"])["time_us"].min() for part in (rows[is_dense], rows[~is_dense]))
     return (dense / best).dropna().rename("ratio").reset_index()
@@ -169,8 +174,8 @@ def _beside_dense(device: Device) -> pd.DataFrame:
     rows = linear(device)
     if rows.empty:
         return rows
-    rows = rows[(rows["mode"] == "cold") & (rows["dtype"] == "f16") & (rows["rotation"].astype(str) == "0") & (rows["n"] >= 4096)]
-    rows = rows[(rows["act_order"] == "false") & (rows["programmatic"] == "false") & (rows["group"] == 128)]
+    rows = _plain(rows)
+    rows = rows[(rows["dtype"] == "f16") & (rows["n"] >= 4096) & (rows["group"] == 128)]
     dense = rows[rows["variant"] == "dense_fp16"].groupby(["m", "n", "k"])["time_us"].min().rename("dense_us")
     return rows[rows["variant"].isin(BY_TOKENS)].join(dense, on=["m", "n", "k"]).dropna(subset=["dense_us"]).assign(device=device.name)
 

@@ -239,12 +239,14 @@ def test_the_papers_claim_by_mode_and_size(tmp_path):
 
 
 def test_layers_of_other_columns_are_not_compared(tmp_path):
-    """cuBLAS knows no act-order; 32 tokens are the last of a few."""
+    """cuBLAS knows no act-order and no programmatic launch; 32 tokens are the last of a few."""
     writer = FolderWriter()
     add_layers(writer, "cold", 4096, 32, w4a16_pipelined=10, dense_fp16=20)
     add_layers(writer, "cold", 4096, 33, w4a16_pipelined=10, dense_fp16=90)
     add_layers(writer, "cold", 4096, 32, w4a16_pipelined=5)
     writer.tables["linear.csv"][-1]["act_order"] = "true"
+    add_layers(writer, "cold", 4096, 33, w4a16_pipelined=5)
+    writer.tables["linear.csv"][-1]["programmatic"] = "true"
     device = device_of(writer, tmp_path)
     assert layers.over_dense(device).set_index("m")["ratio"].to_dict() == {32: 2, 33: 9}
     (other,) = layers.over_others(device).itertuples()
