@@ -749,16 +749,21 @@ def slower_beyond(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     return table[lost | slow].sort_values("speedup", ignore_index=True)
 
 
+def _when(device: Device) -> str:
+    """When its newest run began, to the second: "2026-11-20 10:00:00"."""
+    return str(device.newest.context["utc_start"]).replace("T", " ").removesuffix("Z")
+
+
 def history(devices: list[Device]) -> pd.DataFrame:
     """Over runs of one device, oldest first: per variant, dtype and mode the geometric mean of the share of the limit over the
-    problems that all of these runs measured. Columns run, variant, dtype, mode, problems, share."""
+    problems that all of these runs measured. Columns run, when, variant, dtype, mode, problems, share."""
     key = ["variant", "dtype", "mode", "operator", "encoding", "rows", "layout", "row_stride"]
     tables = [correct(d.results).drop_duplicates(key).set_index(key)["fraction_of_limit"] for d in devices]
     common = pd.concat(tables, axis=1, join="inner", keys=range(len(tables)))
     rows = []
     for (variant, dtype, mode), part in common.groupby(level=[0, 1, 2], sort=False):
         for i, device in enumerate(devices):
-            rows.append({"run": device.short, "when": device.newest.context["utc_start"][:16].replace("T", " "), "variant": variant,
+            rows.append({"run": device.short, "when": _when(device), "variant": variant,
                          "dtype": dtype, "mode": mode, "problems": len(part), "share": geometric_mean(part[i])})  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -779,7 +784,7 @@ def drift(devices: list[Device]) -> pd.DataFrame:
         common = {i: (share / widest.reindex(share.index)).dropna() for i, share in found.items()}
         common = {i: ratio for i, ratio in common.items() if len(ratio)}
         for i, ratio in common.items() if len(common) > 1 else ():
-            rows.append({"run": devices[i].short, "when": devices[i].newest.context["utc_start"][:16].replace("T", " "),
+            rows.append({"run": devices[i].short, "when": _when(devices[i]),
                          **dict(zip(("variant", "dtype", "mode"), name)), "problems": len(ratio), "relative": geometric_mean(ratio)})  # fmt: skip
     return pd.DataFrame(rows)
 

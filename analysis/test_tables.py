@@ -233,7 +233,7 @@ def test_compare_on_the_command_line(tmp_path, capsys):
     c = gpu_folder(utc_start="2026-11-21T10:00:00Z", **SMALL).write(tmp_path / "c")
     capsys.readouterr()
     assert main(["compare", str(a), str(b), str(c)]) == 0
-    assert "2026-11-20 10:00" in (out := capsys.readouterr().out) and "2026-11-21 10:00" in out
+    assert "2026-11-20 10:00:00" in (out := capsys.readouterr().out) and "2026-11-21 10:00:00" in out
     both = gpu_folder(**SMALL | {"sizes": (1 << 20, 1 << 23)}).write(tmp_path / "both")
     other = gpu_folder(**SMALL | {"sizes": (1 << 23,)}).write(tmp_path / "other")
     assert main(["compare", str(both), str(a), str(other)]) in (0, 1)
@@ -247,6 +247,15 @@ def test_history_takes_the_problems_that_all_runs_measured(tmp_path):
     assert set(frame["problems"]) == {1} and len(frame) == 2 * old.results["variant"].nunique()
     share = frame[frame["variant"] == "naive"]["share"].to_list()
     assert share[1] / share[0] == pytest.approx(2, rel=0.05)
+
+
+def test_runs_that_begin_within_a_minute_stay_apart(tmp_path, capsys):
+    folders = [gpu_folder(slow=s, utc_start=f"2026-11-20T10:00:0{s}Z", **SMALL).write(tmp_path / str(s)) for s in (1, 2, 3)]
+    assert main(["compare", *map(str, folders)]) == 1
+    out = capsys.readouterr().out
+    assert all(f"2026-11-20 10:00:0{s}" in out for s in (1, 2, 3))
+    devices = [load([folder])[0] for folder in folders]
+    assert tables.history(devices)["when"].nunique() == tables.drift(devices)["when"].nunique() == 3
 
 
 def test_the_published_table_repeats_its_own_summary():
