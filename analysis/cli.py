@@ -261,14 +261,19 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
     if every:
         print(both[columns].round(4).to_string(index=False), end="\n\n")
     print(tables.compare_summary(both).round(4).to_string(index=False))
-    worse = tables.slower_beyond(both, threshold) if base.name == other.name else both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]
+    alike = base.name == other.name
+    worse = tables.slower_beyond(both, threshold) if alike else both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]
+    lost = tables.refused_since(base, other) if alike else pd.DataFrame()
     print(f"\n{len(both)} common, {len(base.results) - len(both)} only in A, {len(other.results) - len(both)} only in B")
-    if worse.empty and base.name != other.name:
+    if worse.empty and not alike:
         print("nothing lost its correctness; times of different devices are not compared\n")
         return 0
+    if len(lost):
+        print(f"{len(lost)} lost, correct in A and refused in B:")
+        print(lost[[*columns[:8], "reason"]].head(20).to_string(index=False), end="\n\n")
     if worse.empty:
         print(f"nothing is slower by more than {100 * threshold:g} % beyond its repetitions, nothing lost its correctness\n")
-        return 0
+        return int(len(lost) > 0)
     print(f"{len(worse)} slower by more than {100 * threshold:g} % beyond their repetitions, or no longer correct:")
     print(worse[columns[:-2]].round(4).head(20).to_string(index=False), end="\n\n")
     return 1

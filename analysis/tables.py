@@ -702,15 +702,18 @@ def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) 
 # -------------------------------------------------------------------------------------------------------------- compare
 
 
+REFUSAL = ["variant", "operator", "encoding", "arrangement", "dtype", "n", "rows", "placement"]  # what unsupported.csv says of a problem
+MEASUREMENT = [*REFUSAL, "memory", "row_stride", "mode"]
+
+
 def compare(a: Device, b: Device) -> pd.DataFrame:
     """Every measurement that both hold: times, `speedup` = time a / time b (above 1: b is faster), fractions of the limit, errors.
 
     `verdict`: "faster", "slower" or "same" (repetitions overlap, or the ratio is within load.repeatability of either); "" where
     either has no time. ResultsError when nothing is common.
     """
-    key = ["variant", "memory", "operator", "encoding", "arrangement", "dtype", "n", "rows", "placement", "row_stride", "mode"]
-    columns = [*key, "status", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "rel_l2"]
-    both = a.results[columns].merge(b.results[columns], on=key, suffixes=("_a", "_b"))
+    columns = [*MEASUREMENT, "status", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "rel_l2"]
+    both = a.results[columns].merge(b.results[columns], on=MEASUREMENT, suffixes=("_a", "_b"))
     if both.empty:
         raise ResultsError(f"{a.newest.name} and {b.newest.name} have no measurement in common")
     both["speedup"] = both["time_us_a"] / both["time_us_b"]
@@ -747,6 +750,21 @@ def slower_beyond(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     lost = (table["status_a"] == "ok") & (table["status_b"] != "ok")
     slow = (table["verdict"] == "slower") & (1 / table["speedup"] - 1 > threshold)
     return table[lost | slow].sort_values("speedup", ignore_index=True)
+
+
+def refused_since(a: Device, b: Device) -> pd.DataFrame:
+    """Correct rows of `a` that `b` did not measure and refuses, with its `reason`; without those of a problem that `a` itself refuses at another
+    row stride."""
+    before, now = (dict(zip(d.unsupported[REFUSAL].itertuples(index=False, name=None), d.unsupported["reason"])) for d in (a, b))
+    measured = set(b.results[MEASUREMENT].itertuples(index=False, name=None))
+
+    def why(refusals: dict[tuple, str], row: tuple) -> str:
+        reason = refusals.get(row[: len(REFUSAL)], "")
+        return reason if row[-1] == "replay_pdl" or "programmatic dependent launch" not in reason else ""
+
+    rows = correct(a.results)
+    reasons = ["" if row in measured or why(before, row) else why(now, row) for row in rows[MEASUREMENT].itertuples(index=False, name=None)]
+    return rows.assign(reason=reasons).query("reason != ''").reset_index(drop=True)
 
 
 def _when(device: Device) -> str:

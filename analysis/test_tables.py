@@ -214,6 +214,28 @@ def test_a_result_that_is_no_longer_correct_is_worse(tmp_path):
     assert list(tables.slower_beyond(tables.compare(a, b), 0.5)["variant"]) == [writer.tables["results.csv"][0]["variant"]]
 
 
+def test_a_result_that_is_refused_now_is_lost(tmp_path, capsys):
+    """Not one that A refuses too, at another row stride, nor one that B refuses in another mode, nor on another device."""
+    before, after = gpu_folder(**SMALL), gpu_folder(**SMALL)
+    row = after.tables["results.csv"].pop()
+    for n, modes in ((16, ("replay",)), (32, ("replay", "replay_pdl"))):
+        for mode in modes:
+            before.measure("naive", "f16", n, 1 << 20, mode)
+    for writer in (before, after):
+        writer.unsupported("naive", "f16", 16, 1 << 20, "the row stride is odd")
+    after.unsupported("naive", "f16", 32, 1 << 20, "programmatic dependent launch is not offered by this variant")
+    after.unsupported(row["variant"], "f16", 512, 1 << 20, "it asks too much")
+    a, b = before.write(tmp_path / "a"), after.write(tmp_path / "b")
+    assert main(["compare", str(a), str(b)]) == 1
+    out = capsys.readouterr().out
+    assert "2 lost, correct in A and refused in B:" in out and "it asks too much" in out and "row stride" not in out
+    lost = tables.refused_since(load([a])[0], load([b])[0])
+    assert lost[["variant", "n", "mode"]].to_numpy().tolist() == [[row["variant"], 512, "replay"], ["naive", 32, "replay_pdl"]]
+    assert main(["compare", str(a), str(a)]) == 0 and main(["compare", str(b), str(a)]) == 0
+    after.context["device"]["name"] = "NVIDIA A100"
+    assert main(["compare", str(a), str(after.write(tmp_path / "c"))]) == 0
+
+
 def test_compare_on_the_command_line(tmp_path, capsys):
     a, b = gpu_folder(slow=2.0, **SMALL).write(tmp_path / "a"), gpu_folder(**SMALL).write(tmp_path / "b")
     assert main(["compare", str(a), str(b), "--output", str(tmp_path / "new" / "ab.csv")]) == 0
