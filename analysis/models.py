@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import Field
@@ -66,14 +66,26 @@ class Site(Strict):
     first_rotated: float
 
 
+class Cost(Strict):
+    """Microseconds a layer."""
+
+    products: Annotated[float, Field(gt=0)]
+    R3: float
+    R4: float
+
+
+Tokens = Annotated[str, Field(pattern="^[1-9][0-9]{0,17}$")]
+FormatAndRotation = Annotated[str, Field(pattern=r"^[^|]+\|[^|]+$")]
+
+
 class Written(Strict):
     about: About
     begun: str
     ended: str | None = None
     summary: list[Row]
-    refused: dict[str, str]
+    refused: dict[FormatAndRotation, str]
     outliers: list[Site] = Field(default_factory=list)
-    cost: dict[str, dict[str, float]] = Field(default_factory=dict)
+    cost: dict[Tokens, Cost] = Field(default_factory=dict)
 
 
 class Rows(Strict):
@@ -137,8 +149,8 @@ class Evaluation:
     @property
     def cost(self) -> pd.DataFrame:
         """By number of tokens: microseconds a layer, and the rotations' share of the matrix products."""
-        rows: list[dict[str, Any]] = [{"tokens": int(tokens), **times} for tokens, times in self.written.cost.items()]
-        return pd.DataFrame([row | {"added": (row["R3"] + row["R4"]) / row["products"]} for row in rows])
+        found = self.written.cost.items()
+        return pd.DataFrame([{"tokens": int(tokens), **us.model_dump(), "added": (us.R3 + us.R4) / us.products} for tokens, us in found])
 
     @property
     def refused(self) -> pd.DataFrame:

@@ -46,6 +46,11 @@ def test_rows_are_those_of_the_blocks(tmp_path):
         (changed("about", library={"commit": "0123456789abcdef", "dirty": True}), "comes from a dirty build .* commit 0123456789"),
         (changed("about", blocks="8"), "run: evaluation.json: about.blocks"),
         ({"summary": [{"format": "kv4"}]}, "run: evaluation.json: summary"),
+        ({"cost": {"1024": {"R3": 1}}}, "run: evaluation.json: cost.1024.products is missing"),
+        ({"cost": {"many": {"R3": 1, "R4": 1, "products": 1}}}, r"run: evaluation.json: cost.many.\[key\] is 'many'"),
+        ({"cost": {"1": {"R3": 1, "R4": 1, "products": 0}}}, "run: evaluation.json: cost.1.products is 0"),
+        ({"refused": {"mxfp4": "no"}}, r"run: evaluation.json: refused.mxfp4.\[key\] is 'mxfp4'"),
+        ({"refused": {"a|b|c": "no"}}, "run: evaluation.json: refused.a"),
     ],
 )
 def test_what_is_refused(tmp_path, changes, sentence, capsys):
