@@ -719,6 +719,30 @@ def test_compositions_in_transforms_of_functions(first):
 
 
 @needs_torch
+@pytest.mark.parametrize("first", ["export", "compiled in inference mode", "compiled gradient"])
+def test_graphs_leave_nothing_behind_that_later_calls_cannot_use(first):
+    signs, x = fwht.operators.random_signs(8, 1), torch.randn(4, 8)
+    for f in (lambda v: fwht.operators.transform(v, signs=signs), *composed()[2:]):
+
+        class Module(torch.nn.Module):
+            def forward(self, v, f=f):
+                return f(v)
+
+        torch.compiler.reset()
+        if first == "export":
+            made = torch.export.export(Module(), (x,), strict=False).module()(x)
+        elif first == "compiled gradient":
+            made = torch.compile(torch.func.grad(lambda v, f=f: f(v).sum()), backend="aot_eager")(x)
+        else:
+            with torch.inference_mode():
+                made = torch.compile(f, fullgraph=True, backend="aot_eager")(x)
+        given = x.clone().requires_grad_()
+        y = f(given)
+        y.sum().backward()
+        assert torch.allclose(made, given.grad if first == "compiled gradient" else y)
+
+
+@needs_torch
 def test_the_table_of_a_sketch_is_made_on_the_host():
     from fwht.torch import table_on
 

@@ -65,12 +65,11 @@ def require_memory(x: Tensor) -> None:
 
 
 def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gives, a tensor or several, kept under `key`: not where it stands for memory only (fake tensors), and never as
-    tensors of inference mode, which a later call could not save for its gradient, or of a level of torch.func, which ends."""
+    """What `make` gives, a tensor or several, kept under `key`: not in a graph, nor where it stands for memory only (fake tensors),
+    and never as tensors of inference mode, which a later call could not save for its gradient, or of a level of torch.func, which ends."""
     if (found := kept.get(key)) is None:
-        if torch.compiler.is_compiling():  # which traces no question about inference mode
-            kept[key] = made = make()
-            return made
+        if torch.compiler.is_compiling():  # which traces none of the questions below
+            return make()
         tracing = torch._C._get_tracing_state()  # of torch.jit.trace, whose graph would differ from the next call's
         torch._C._set_tracing_state(None)
         try:
