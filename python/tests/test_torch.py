@@ -340,6 +340,14 @@ def test_func_transforms(f, n):
     assert torch.equal(jvp(vmap(f), (batch,), (batch,))[1], batch @ m.T)
 
 
+def test_the_operator_in_place_over_a_dimension():
+    batch = integers(3, 5, 16)
+    for dim in range(2):
+        x = batch.clone()
+        torch.func.vmap(lambda row: torch.ops.fwht.hadamard_transform_(row, 0.5), in_dims=dim, out_dims=None)(x)
+        assert torch.equal(x, eager(batch))
+
+
 @pytest.mark.parametrize(("f", "n"), [(eager, 16), (in_place, 16), (operator, 16), (with_signs, 116)])
 def test_batched_gradients(f, n):
     """By the older vmap of autograd, whose tensors have the type of plain ones."""

@@ -120,6 +120,11 @@ def _vmap(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
     return op(x.movedim(in_dims[0], 0), *asked), 0
 
 
+def _vmap_(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
+    x.copy_(op(x.movedim(in_dims[0], 0), *asked).movedim(0, in_dims[0]))
+    return None, None
+
+
 def _in_place_below_autograd(
     keyset: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False
 ) -> None:
@@ -374,6 +379,7 @@ for _name, _kernel, _shape in (
         library.impl(_name, _kernel, _key)
     torch.library.register_fake(f"{library.ns}::{_name}", _shape)
 torch.library.register_vmap(f"{library.ns}::hadamard_transform", _vmap)
+torch.library.register_vmap(f"{library.ns}::hadamard_transform_", _vmap_)
 torch.library.register_vmap(f"{library.ns}::hadamard_arranged", _vmap_arranged)
 library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
 
