@@ -340,6 +340,28 @@ def test_func_transforms(f, n):
     assert torch.equal(jvp(vmap(f), (batch,), (batch,))[1], batch @ m.T)
 
 
+@pytest.mark.parametrize(("f", "n"), [
+    (eager, 16), (in_place, 16), (lambda t: fwht.operators.transform(t, "116", 0.5), 116), (lambda t: fwht.hadamard_transform(t, 0.5, ordering="sequency"), 16),
+])  # fmt: skip
+def test_compiled_func_transforms(f, n):
+    import torch.autograd.forward_ad as fwad
+    from torch.func import hessian, jacfwd, jvp, vmap
+
+    x, batch = integers(n), integers(3, 5, n)
+    for transformed, given in (
+        (lambda t: jvp(f, (t,), (t + 1,))[1], x), (jacfwd(f), x), (hessian(lambda t: f(t).square().sum()), x),
+        (vmap(f, in_dims=1, out_dims=1), batch), (vmap(vmap(f)), batch), (lambda t: jvp(vmap(f), (t,), (t,))[1], batch),
+        (vmap(lambda t: jvp(f, (t,), (t,))[1]), batch),
+    ):  # fmt: skip
+        assert torch.equal(compiled(transformed, backend="aot_eager")(given), transformed(given))
+
+    def forward_mode(t):
+        with fwad.dual_level():
+            return fwad.unpack_dual(f(fwad.make_dual(t, t + 1)))[1]
+
+    assert torch.equal(compiled(forward_mode, backend="aot_eager")(x), forward_mode(x))
+
+
 def test_the_operator_in_place_over_a_dimension():
     batch = integers(3, 5, 16)
     for dim in range(2):

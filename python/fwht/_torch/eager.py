@@ -90,9 +90,15 @@ def is_differentiated(*tensors: Any) -> bool:
 
 
 def _has_tangent(x: Tensor) -> bool:
-    while _is_batched(x):  # which `unpack_dual` does not look into
+    while _is_batched(x):  # which `_unpack_dual` does not look into
         x = _unwrapped(x)
-    return _forward_ad.unpack_dual(x).tangent is not None
+    with torch._C._DisableTorchDispatch():  # else graphs would keep the question
+        return torch._VF._unpack_dual(x, level=0)[1] is not None
+
+
+def _is_in_forward_mode(x: Tensor) -> bool:
+    """`_forward_ad` does not know the levels of compiled code. The tensor does, but asking it doubles the time of an operator."""
+    return _forward_ad._current_level >= 0 or (bool(_functorch_active() or _dispatch_modes()) and _has_tangent(x))
 
 
 def check_not_differentiated(*tensors: Any) -> None:
@@ -234,7 +240,7 @@ def _through_autograd(op: Any, apply: Any, keys: Any, x: Tensor, asked: tuple, o
         with _below_autograd():
             return op.redispatch(keys & _keys_below_autograd, *given)
 
-    if not (x.requires_grad and _is_grad_enabled()) and _forward_ad._current_level < 0:
+    if not (x.requires_grad and _is_grad_enabled()) and not _is_in_forward_mode(x):
         return below(x, *asked, *operands)
     if not _functorch_active():
         return apply(x, (below, *asked), *operands)
@@ -269,7 +275,7 @@ def _of_the_operator_in_place(
     """torch.ops.fwht.hadamard_transform_, also in graphs that were made without gradients and run with them."""
     if x.requires_grad and _is_grad_enabled():
         _refuse_leaf(x)
-    elif _forward_ad._current_level < 0:
+    elif not _is_in_forward_mode(x):
         with _below_autograd():
             return _op_.redispatch(keys & _keys_below_autograd, x, scale, variant, transpose)
     x.copy_(_op(x, scale, variant, transpose))
