@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import json
 import sys
@@ -60,6 +61,11 @@ class Checked(NamedTuple):
     g_idx: HostTensor | None
     bias: HostTensor | None
     zero_points: str
+
+    def for_c(self, signs: int | None = None, dense: int | None = None) -> _c.GptqWeights:
+        """By the addresses of the tensors, of a rotation's too."""
+        parts = self.qweight, self.qzeros, self.scales, self.g_idx
+        return _c.GptqWeights(ctypes.sizeof(_c.GptqWeights), *(None if each is None else each.address for each in parts), signs, dense)
 
 
 def checked(qweight: Any, qzeros: Any, scales: Any, g_idx: Any, zero_points: str | None, bias: Any = None) -> Checked:
@@ -224,6 +230,16 @@ def _is_out_of_order(layer: Checked) -> bool:
     return order != [0 if size < 0 else i // size for i in range(len(order))]
 
 
+def _require_packable(layer: Checked) -> None:
+    """Raises ValueError for lengths, groups and scales that `fwht.linear.pack` refuses, by the sorting that it begins with."""
+    k, n = 8 * layer.qweight.shape[0], layer.qweight.shape[1]
+    problem = _c.LinearProblem(
+        ctypes.sizeof(_c.LinearProblem), 1, n, k, _group_size(layer), _c.F16, _c.ZERO_POINTS.index(layer.zero_points)
+    )
+    words, order = (ctypes.c_uint32 * (k // 8 * n))(), (ctypes.c_int32 * k)()
+    _c.check(_c.library.fwht_gptq_sort_rows(problem, layer.for_c(), words, order))
+
+
 def _checked_layers(given: Mapping[str, GptqTensors]) -> dict[str, Checked]:
     if not isinstance(given, Mapping):
         raise TypeError(f"fwht: layers are a {type(given).__name__}; they must be a dict of GptqTensors by name")
@@ -236,6 +252,7 @@ def _checked_layers(given: Mapping[str, GptqTensors]) -> dict[str, Checked]:
         zero_points = None if tensors.qzeros is None and tensors.zero_points in _FORMATS.values() else tensors.zero_points
         try:
             found[layer] = checked(*tensors[:4], zero_points, tensors.bias)
+            _require_packable(found[layer])
         except (TypeError, ValueError) as error:
             raise type(error)(f"fwht: layer {layer}: {str(error).removeprefix('fwht: ')}") from None
         for part, each in zip(_PARTS, tensors, strict=False):

@@ -144,8 +144,8 @@ def pack(
 
     Source: Frantar et al., GPTQ (arXiv 2210.17323); docs/linear.md.
     """
-    q, z, s, order_of, _, zero_points = checked(qweight, qzeros, scales, g_idx, zero_points)
-    k, n, groups = 8 * q.shape[0], q.shape[1], s.shape[0]
+    layer = checked(qweight, qzeros, scales, g_idx, zero_points)
+    k, n, groups, zero_points = 8 * layer.qweight.shape[0], layer.qweight.shape[1], layer.scales.shape[0], layer.zero_points
     group = WHOLE if groups == 1 else k // groups
     if signs is not None and isinstance(rotation, str) and "signs" not in rotation:
         rotation += "+signs"
@@ -163,13 +163,10 @@ def pack(
         if not of_torch:
             raise TypeError("fwht: weights on a CUDA device are PyTorch tensors; pass torch.from_numpy(qweight) and the others so")
     memory = _TorchMemory() if of_torch else _NumpyMemory()
-    tensors = _c.GptqWeights(
-        ctypes.sizeof(_c.GptqWeights), q.address, None if z is None else z.address, s.address,
-        None if order_of is None else order_of.address, *(address for address, _ in data),
-    )  # fmt: skip
+    tensors = layer.for_c(*(address for address, _ in data))
     problem = _problem(1, k, n, group, zero_points, kind, rotation)
     order = None
-    if order_of is not None:
+    if layer.g_idx is not None:
         order, words = memory.integers(k), memory.integers(k // 8 * n)
         _c.check(_c.library.fwht_gptq_sort_rows(problem, tensors, memory.address(words), memory.address(order)))
         if order.tolist() == list(range(k)):

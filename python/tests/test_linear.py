@@ -448,7 +448,17 @@ def test_what_pack_refuses_is_not_written(tmp_path):
     made, _ = layer()
     made = made if torch is None else tensors(made)
     one = linear.GptqTensors(*made)
+    odd = one._replace(qweight=one.qweight[:, :20], qzeros=one.qzeros[:, :2], scales=one.scales[:, :20])
+    order = np.arange(256, dtype="int32") // 64
+    outside, uneven, infinite = order + 1, order * 0, 0 * one.scales + float("inf")
+    if torch is not None:
+        outside, uneven = torch.from_numpy(outside), torch.from_numpy(uneven)
     cases = [
+        (ValueError, "layer a: n = 20 outputs: a positive multiple of 8 up to .* is needed", {"a": odd}, {}),
+        (ValueError, "layer b: n = 20 outputs", {"a": one, "b": odd._replace(qzeros=None)}, {}),
+        (ValueError, "layer a: g_idx of row 192 is 4, groups are 0 to 3", {"a": one._replace(g_idx=outside)}, {}),
+        (ValueError, "layer a: group 0 has 256 rows in g_idx, sorting needs 64", {"a": one._replace(g_idx=uneven)}, {}),
+        (ValueError, "layer a: the scale of group 0, column 0 is .*, a finite number is needed", {"a": one._replace(scales=infinite)}, {}),
         (ValueError, "layer a: zero_points='symmetric', but qzeros are given", {"a": one._replace(zero_points="symmetric")}, {}),
         (ValueError, "layer a: zero_points='v3' must be one of v1, v2, symmetric", {"a": one._replace(zero_points="v3")}, {}),
         (ValueError, r"layer a: scales has shape \(4, 16\); it must be \(4, 24\)", {"a": one._replace(scales=one.scales[:, :16])}, {}),
