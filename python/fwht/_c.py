@@ -437,6 +437,20 @@ def kept_plan(problem: Problem, variant: bytes | None, device: int) -> KeptPlan 
     return KeptPlan(handle) if handle else None
 
 
+def require_aligned(problem: Problem, variant: bytes | None, device: int, address: int) -> None:
+    """Of `out`, before x is copied there. No plan wants more than 16 bytes."""
+    if address % 16 == 0:
+        return
+    plan = kept_plan(problem, variant, device)
+    if plan is None:
+        handle = ctypes.c_void_p()
+        check(library.fwht_plan_create(problem, variant, device, handle), device)
+        plan = KeptPlan(handle)
+    about = json.loads(library.fwht_plan_info_json(plan.handle))
+    if address % about["alignment"]:
+        raise ValueError(f"fwht: out={address:#x} must be aligned to {about['alignment']} bytes for {about['problem']}")
+
+
 class Cache:
     """Prepared calls by what they depend on. They are small and quick to make, so a full cache is emptied."""
 

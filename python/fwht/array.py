@@ -187,6 +187,7 @@ def run(x: View, out: View, scale: SupportsFloat | None, variant: str | None, co
     if 0 in out.shape:
         return
     if gather:
+        _c.require_aligned(made, name, device, out.pointer)
         copy()
     source = out.pointer if in_place or gather else x.pointer
     status = _c.transform(ctypes.addressof(made), name, source, out.pointer, out.device, out.stream)

@@ -270,6 +270,7 @@ def run(
     if 0 in out.shape:
         return
     if gather:
+        _c.require_aligned(made, name, out.device, out.pointer)
         copy()
     operands.out = out.pointer
     operands.input = out.pointer if in_place or gather else x.pointer

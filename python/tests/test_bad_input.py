@@ -253,6 +253,21 @@ def test_read_only():
             call(x)
 
 
+def test_an_out_between_two_elements_is_not_written():
+    """Nor by the copy of rows that the transform does not read where they lie."""
+    memory = np.full(4 * 96 + 16, 7, "uint8")
+    first = -memory.ctypes.data % 4 + 1
+    x = np.ones((8, 12), "float32").T
+    pairs = [(x, memory[first : first + 4 * 96].view("float32").reshape(12, 8))]
+    if torch is not None:
+        pairs += [(torch.from_numpy(x), torch.frombuffer(memory, dtype=torch.float32, offset=first, count=96).view(12, 8))]
+    for x, out in pairs:
+        for call in (T, OP):
+            with pytest.raises(ValueError, match="out=0x.* must be aligned to 4 bytes for f32/n8/r12"):
+                call(x, out=out)
+            assert (memory == 7).all()
+
+
 @pytest.mark.parametrize("x", [[1.0] * 12, 3.0, None, "text", np.float32(1)])
 def test_what_is_no_array(x):
     for call, words in ((T, "a NumPy, CuPy or JAX array"), (OP, "operators take PyTorch tensors and NumPy arrays"), (Q, "or a NumPy array")):

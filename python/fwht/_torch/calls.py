@@ -229,6 +229,7 @@ def into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
     require_memory(x)
     require_memory(out)
     if entry[4][0]:
+        _c.require_aligned(entry[3][0], entry[1], device, target)
         with torch.no_grad():
             out.copy_(x)
         source = target
