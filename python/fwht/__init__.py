@@ -76,7 +76,7 @@ def hadamard_transform(
             array, a JAX array (outside jax.jit), or another array with `__dlpack__` and `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
             have a constant stride with their elements side by side, they are gathered into the result first.
         scale: a number that is finite in float32, or None for 1/sqrt(n); 1 for integers. Not a tensor: reading it would wait
-            for the device.
+            for the device. In a graph of torch.compile a number of Python: NumPy's are tensors there, so they break the graph.
         out: where the result goes; shape, dtype and device of x. Rows with a constant stride of at least n elements.
             May be x itself; other overlaps are refused.
         inplace: the result replaces x, which must have rows with a constant stride of at least n elements.

@@ -400,8 +400,11 @@ def _number(tensor_scale: Any, x: Any) -> Any:
     """Of one element on the CPU; one on x's device stays there. What else is no number, is refused."""
     if tensor_scale is None or type(tensor_scale) is float or (type(tensor_scale) is int and _tensors.is_traced()):
         return tensor_scale
+    face = _tensors.face_of(tensor_scale)
+    if not face and _tensors.is_traced():  # where NumPy's numbers are arrays
+        return _c.checked_scale(tensor_scale, "tensor_scale")
     device, shape = getattr(tensor_scale, "device", "cpu"), getattr(tensor_scale, "shape", None)
-    if face := _tensors.face_of(tensor_scale):
+    if face:
         if face.is_differentiated(tensor_scale):
             raise RuntimeError("fwht: tensor_scale requires grad, and codes have none; pass tensor_scale.detach()")
         face.require_memory(tensor_scale)

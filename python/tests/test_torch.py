@@ -453,6 +453,20 @@ def test_compile(device, backend):
     assert torch.allclose(eager, graph, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo")
+def test_numbers_of_numpy_break_graphs():
+    x, number = integers(4, 16), np.float32(0.5)
+    for f in (
+        lambda t: fwht.hadamard_transform(t, number), lambda t: fwht.hadamard_transform_(t * 1, number),
+        lambda t: fwht.hadamard_transform(t, number, axis=0), lambda t: fwht.operators.transform(t, scale=number),
+        lambda t: fwht.hadamard_quantize(t, scale=number).scales, lambda t: fwht.quantize.round_trip(t, "nvfp4", tensor_scale=number),
+    ):  # fmt: skip
+        with pytest.raises(Exception, match="scale must be a number or None, not a numpy.ndarray|Observed exception"):
+            compiled(f, backend="eager")(x)
+        torch._dynamo.reset()
+        assert torch.equal(torch.compile(f, backend="eager")(x), f(x))
+
+
 def test_compiled_in_place_on_an_argument():
     f = compiled(lambda t: fwht.hadamard_transform_(t, 1.0) + 1, backend="aot_eager")
     x = integers(4, 16)

@@ -112,7 +112,12 @@ def check_not_differentiated(*tensors: Any) -> None:
 def _check(
     x: Tensor, scale: Any, variant: str | None, operator: str | None = "", signs: Any = None, transpose: bool = False, is_encoded: bool = False
 ) -> None:
-    """What the dispatcher and autograd would refuse with sentences of their own."""
+    """What the dispatcher and autograd would refuse with sentences of their own. In a graph the operator's fake function does, whose
+    scale is a number or a symbol: a number of NumPy is a tensor there."""
+    if _is_compiling():
+        if not isinstance(scale, (int, float, torch.SymInt, torch.SymFloat)):
+            _c.checked_scale(scale)
+        return
     if calls.is_foreign(x):
         problem_of(x, scale, variant, False)  # refused
     ops.check(x, scale, operator, signs, transpose, is_encoded)
@@ -295,8 +300,7 @@ def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
         if not (x.requires_grad and _is_grad_enabled()):
             return new(x, scale, variant)
         return _apply(_unwrap_if_dead(x), (new, scale, variant, False, ""))
-    if not _is_compiling():  # else its fake function checks; scale may be a symbol here
-        _check(x, scale, variant)
+    _check(x, scale, variant)
     return _op(x, scale, variant)
 
 
@@ -309,6 +313,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
         return _write_to(x, out, scale, variant)
     grad = x.requires_grad and _is_grad_enabled()
     if _is_compiling():
+        _check(x, scale, variant)
         if grad:
             return x.copy_(_op(x, scale, variant))
         _op_(x, scale, variant)
@@ -372,9 +377,9 @@ def arranged(
         scales = _arrange.scales_of(scale, [x.shape[axis] for axis in axes], not x.is_floating_point())
     steps = list(zip(scales, axes))
     here = False  # whether every step replaces x
+    for each, axis in steps:
+        _check(x.movedim(axis, -1), each, variant)
     if not _is_compiling():
-        for each, axis in steps:
-            _check(x.movedim(axis, -1), each, variant)
         here = inplace and all([ops.arranges_in_place(x, each, axis, ordering, input_ordering, variant) for each, axis in steps])
     grad = x.requires_grad and _is_grad_enabled()
     if here and not grad and _is_plain(x) and x.is_contiguous() and _forward_ad._current_level < 0:
@@ -430,8 +435,7 @@ def transform_by_operator(
     _check_factors(signs, dense)
     if out is None and eager:
         return _differentiable(x, scale, variant, transpose, operator, signs, dense)
-    if not _is_compiling():  # else the operator's fake function does
-        _check(x, scale, variant, operator, signs, transpose)
+    _check(x, scale, variant, operator, signs, transpose)
     if out is None:
         return _op(x, scale, variant, transpose, operator, signs, dense)
     _check_out(x, out)
@@ -480,7 +484,7 @@ def quantize_rows(
         if calls.is_foreign(x):
             problem_of(x, scale, variant, False)  # refused
         quantize.checked(tuple(x.shape), encoding, tensor_scale)
-        _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
+    _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
     if isinstance(tensor_scale, Tensor):
         result = _op_quantize(x, encoding, operator, signs, dense, scale, None, transpose, variant, *prologue, tensor_scale)
     else:
@@ -525,7 +529,7 @@ def quantize_into(
     _check_operands(signs, dense, weight, cos_sin, positions)
     if not _is_compiling():
         quantize.checked(tuple(x.shape), encoding, None)
-        _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
+    _check(x, scale, variant, operator or None, signs, transpose, is_encoded=True)
     ops.op_quantize_into(cache, slots, x, encoding, operator, signs, dense, scale, transpose, variant, *prologue)
     if not _is_compiling():  # graphs keep the counters themselves
         mark_written(cache)
