@@ -609,7 +609,7 @@ class Sketch:
     def _tensors_of(self, x: Any) -> tuple[Any, Any]:
         torch = sys.modules["torch"]
         bits = self.signs.on(x)[:, None] >> torch.arange(8, dtype=torch.uint8, device=x.device) & 1
-        if torch.compiler.is_compiling():  # a graph has no buffer to read from
+        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():  # graphs and fake tensors have no buffer to read from
             kept = torch.tensor(list(self._kept), dtype=torch.uint8, device=x.device).view(torch.int64)
         else:
             kept = torch.frombuffer(bytearray(self._kept), dtype=torch.int64).to(x.device)

@@ -790,7 +790,21 @@ def test_graphs_break_without_a_warning_where_memory_is_read(function):
 
 @needs_torch
 def test_compositions_of_tensors_without_memory():
+    from torch._subclasses import FakeTensorMode
+
     assert [f(torch.empty(4, 8, device="meta")).shape[-1] for f in composed()] == [8, 8, 8, 8, 3, 8]
+    with FakeTensorMode():
+        assert [f(torch.empty(4, 8)).shape[-1] for f in composed()] == [8, 8, 8, 8, 3, 8]
+
+
+@needs_torch
+@pytest.mark.parametrize("tracing_mode", ["real", "fake", "symbolic"])
+def test_traced_compositions(tracing_mode):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, other = torch.randn(4, 8), torch.randn(4, 8)
+    for f in composed():
+        assert torch.equal(make_fx(lambda t: f(t), tracing_mode=tracing_mode)(x)(other), f(other))
 
 
 def test_a_sketch_is_copied_by_what_it_was_made_of():

@@ -67,9 +67,10 @@ def require_memory(x: Tensor) -> None:
 def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
     """What `make` gives, a tensor or several, kept under `key`: not in a graph, nor where it stands for memory only (fake tensors),
     and never as tensors of inference mode, which a later call could not save for its gradient, or of a level of torch.func, which ends."""
-    if (found := kept.get(key)) is None:
-        if torch.compiler.is_compiling():  # which traces none of the questions below
-            return make()
+    found = kept.get(key)
+    if torch.compiler.is_compiling():  # which traces none of the questions below
+        return make() if found is None else found
+    if found is None or torch._C._len_torch_dispatch_stack():  # of fake tensors, for example, which take no others beside them
         tracing = torch._C._get_tracing_state()  # of torch.jit.trace, whose graph would differ from the next call's
         torch._C._set_tracing_state(None)
         try:
@@ -78,7 +79,7 @@ def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
         finally:
             torch._C._set_tracing_state(tracing)
         if all(type(each) is Tensor for each in (found if isinstance(found, tuple) else (found,))):
-            kept[key] = found
+            kept.setdefault(key, found)  # graphs of CUDA may read what is there
     return found
 
 
