@@ -591,7 +591,7 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = No
     elements = _elements(shape)
     _require_whole_tokens("codes", shape, layout, encoding)
     _check_scales(scales, layout, encoding, shape, codes.device)
-    result = torch.empty(shape, dtype=dtype or torch.float32, device=codes.device)
+    result = codes.new_empty(shape, dtype=dtype or torch.float32)  # with the dimension of a vmap, where codes have one
     if elements == 0:
         return result
     rows, columns = (layout.rows(elements), layout.columns) if layout.columns else (1, 1)

@@ -382,6 +382,17 @@ def test_round_trips_in_one_graph(encoding):
 
 
 @needs_torch
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("encoding", ["int8:row", "int4:32", "mxfp4", "e4m3:tensor"])
+def test_round_trips_over_a_dimension(encoding):
+    x = torch.randn(4, 3, 64)
+    for rotate in (False, True):
+        f = lambda v: quantize.round_trip(v, encoding, rotate=rotate)
+        assert torch.equal(torch.vmap(f)(x), torch.stack([f(each) for each in x]))
+        assert torch.equal(torch.vmap(f, in_dims=1, out_dims=1)(x), torch.stack([f(each) for each in x.unbind(1)], 1))
+
+
+@needs_torch
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_numbers_that_change_in_one_graph(dynamic):
     """They become symbols of the graph, which nothing is asked that a float alone answers."""
