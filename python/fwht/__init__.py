@@ -78,7 +78,7 @@ def hadamard_transform(
         scale: a number that is finite in float32, or None for 1/sqrt(n); 1 for integers. Not a tensor: reading it would wait
             for the device. In a graph of torch.compile a number of Python: NumPy's are tensors there, so they break the graph.
         out: where the result goes; shape, dtype and device of x. Rows with a constant stride of at least n elements.
-            May be x itself; other overlaps are refused.
+            May be x itself; other overlaps are refused, but with `axis` or an ordering any is taken, since the result is copied there.
         inplace: the result replaces x, which must have rows with a constant stride of at least n elements.
         variant: a name of `fwht.variants()`; None: "auto" on a CUDA device, "cpu" on the host.
         ordering: "natural" (Hadamard), "dyadic" (Paley) or "sequency" (Walsh: row k of the matrix changes its sign k times): how

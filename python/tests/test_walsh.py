@@ -288,6 +288,9 @@ def test_arrangements_in_pytorch():
     fwht.hadamard_transform_(y * 1, axis=1).sum().backward()
     assert torch.allclose(y.grad, fwht.hadamard_transform(torch.ones_like(x), axis=1))
     assert both(torch.empty(2, 8, 4, device="meta")).shape == (2, 8, 4)
+    memory = torch.cat([x, x])
+    fwht.hadamard_transform(memory[:2], axis=1, out=memory[1:3])
+    assert torch.equal(memory[1:3], fwht.hadamard_transform(x, axis=1))
 
 
 # --- Boolean functions -----------------------------------------------------------------------------------------------
