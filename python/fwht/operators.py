@@ -44,8 +44,8 @@ def _about(operator: str) -> dict[str, Any]:
 class Signs:
     """n factors of +1 and -1, one bit each: bit i mod 8 of byte i // 8 is set for -1, in whole words of 32 bits.
 
-    `packed` has the bytes; `on(x)` is a uint8 array of them beside x (PyTorch or NumPy), made once for each device; a graph
-    of torch.compile or torch.export makes its own, unless `on` was called outside before.
+    `packed` has the bytes; `on(x)` is a uint8 array of them beside x (PyTorch or NumPy), made once for each device. A graph of
+    torch.export makes its own, and so does the first one of torch.compile, unless `on` was called outside before.
     """
 
     def __init__(self, packed: bytes, n: int):

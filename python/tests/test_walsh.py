@@ -850,3 +850,19 @@ def test_every_kind_of_array(kind):
         assert np.array_equal(numpy_of(y), np.einsum("ij,njk->nik", hadamard(64), image))
         z = give(image, kind)
         assert np.array_equal(numpy_of(fwht.hadamard_transform_(z, 1, axis=1, variant=variant)), numpy_of(y)) and np.array_equal(numpy_of(z), numpy_of(y))
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore")
+def test_a_second_graph_finds_signs_kept_and_training_none_of_inference():
+    signs, x = fwht.operators.random_signs(64, 1), torch.randn(4, 64)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda v: fwht.operators.transform(v, signs=signs), backend=counter, fullgraph=True)
+    with torch.inference_mode():
+        for _ in range(4):
+            compiled(x)
+    assert counter.frame_count == 2, "the one that makes them, and the one that finds them"
+    trained = x.clone().requires_grad_()
+    compiled(trained).sum().backward()
+    compiled(trained).sum().backward()
+    fwht.operators.transform(trained, signs=signs).sum().backward()

@@ -65,11 +65,21 @@ def require_memory(x: Tensor) -> None:
 
 
 def kept_beside(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gives, a tensor or several, kept under `key`: not in a graph, nor where it stands for memory only (fake tensors),
-    and never as tensors of inference mode, which a later call could not save for its gradient, or of a level of torch.func, which ends."""
+    """What `make` gives, a tensor or several, kept under `key`: not where it stands for memory only (fake tensors), and never as
+    tensors of inference mode, which a later call could not save for its gradient, or of a level of torch.func, which ends.
+
+    A graph of torch.compile makes its own at first. The next call has one that finds them kept."""
     found = kept.get(key)
     if torch.compiler.is_compiling():  # which traces none of the questions below
-        return make() if found is None else found
+        without_gradients = (key, "without gradients")  # may be of inference mode
+        if found is None and not torch.is_grad_enabled():
+            found = kept.get(without_gradients)
+        if found is None:
+            found = make()
+            in_a_level = isinstance(torch._C._functorch.peek_interpreter_stack(), torch._C._functorch.CInterpreter)
+            if torch.compiler.is_dynamo_compiling() and not in_a_level:
+                kept[key if torch.is_grad_enabled() else without_gradients] = found
+        return found
     if found is None or torch._C._len_torch_dispatch_stack():  # of fake tensors, for example, which take no others beside them
         tracing = torch._C._get_tracing_state()  # of torch.jit.trace, whose graph would differ from the next call's
         torch._C._set_tracing_state(None)
