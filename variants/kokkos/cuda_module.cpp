@@ -29,7 +29,7 @@ bool has_space(Space space) {
 
 std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo& device,
                                 const Library& library) {
-  start_kokkos(device);
+  start_kokkos(device, library);
   if (Kokkos::Cuda().cuda_device() != device.ordinal) {
     throw BadRequest(
         "kokkos_cuda: Kokkos was started on CUDA device " + std::to_string(Kokkos::Cuda().cuda_device()) +

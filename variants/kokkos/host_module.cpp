@@ -176,7 +176,7 @@ bool has_space(Space space) {
 
 std::unique_ptr<Plan> make_plan(Space space, const Problem& problem, const DeviceInfo& device,
                                 const Library& library) {
-  start_kokkos(device);
+  start_kokkos(device, library);
 #ifdef KOKKOS_ENABLE_OPENMP
   if (space == Space::openmp) return plan_on<Kokkos::OpenMP>(problem, device, library);
 #endif

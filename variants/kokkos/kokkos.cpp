@@ -71,7 +71,7 @@ std::vector<float> named_entries(const Operator& op) {
 template <Space space>
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   const char* file = space == Space::cuda ? config::kCudaModule : config::kHostModule;
-  static constexpr Library library{named_entries, check_dense};
+  static constexpr Library library{named_entries, check_dense, host_threads};
   return load_module(file).make_plan(space, problem, device, library);
 }
 

@@ -18,11 +18,12 @@ namespace fwht::kokkos {
 
 enum class Space { serial, openmp, cuda };
 
-/// What a module asks of the library, which has the tables.
+/// What a module asks of the library, which has the tables and knows the machine.
 struct Library {
   /// Entries of the named factors of an operator, row-major, none transposed, one matrix behind the other.
   std::vector<float> (*named_entries)(const Operator&);
   void (*check_dense)(const Operator&, Dtype, const void* entries);
+  int (*host_threads)();  ///< the most that host variants start
 };
 
 struct Module {

@@ -4,6 +4,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "common/device/device_info.hpp"
+#include "variants/kokkos/module.hpp"
 
 namespace fwht::kokkos {
 
@@ -11,18 +12,17 @@ namespace fwht::kokkos {
 /// that are given fewer take part of them. The local static ends after
 /// everything that Kokkos made while starting has been made, so it is destroyed first and Kokkos finds all of
 /// it alive.
-inline void start_kokkos(const DeviceInfo& device) {
+inline void start_kokkos(const DeviceInfo& device, const Library& library) {
   struct Life {
-    explicit Life(const DeviceInfo& on) {
-      auto settings =
-          Kokkos::InitializationSettings().set_disable_warnings(true).set_num_threads(host_threads());
+    Life(const DeviceInfo& on, int threads) {
+      auto settings = Kokkos::InitializationSettings().set_disable_warnings(true).set_num_threads(threads);
       if (on.has_cuda()) settings.set_device_id(on.ordinal);
       Kokkos::initialize(settings);
     }
     ~Life() { Kokkos::finalize(); }
     Life(const Life&) = delete;
   };
-  static const Life life(device);
+  static const Life life(device, library.host_threads());
 }
 
 inline constexpr const char* kKokkosVersion =
