@@ -228,7 +228,7 @@ TEST_P(KokkosHost, PlansTakeTheThreadsOfTheirOwn) {
   DeviceInfo one = all;
   one.host_threads = 1;
   for (const DeviceInfo& device : {one, all, one}) {
-    for (const char* text : {"f32/n1024/r64", "f32/n12/r64", "f32/n1024/r0"}) {
+    for (const char* text : {"f32/n1024/r64", "f32/12x64/r64", "f32/n1024/r0"}) {
       const Problem problem = parse_problem(text);
       const auto made = plan(*GetParam(), problem, device);
       EXPECT_EQ(std::get<std::int64_t>(made->settings()[1].second),
