@@ -1,6 +1,5 @@
 #include "variants/butterflies/butterflies.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "variants/butterflies/launches.hpp"
