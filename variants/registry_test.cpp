@@ -455,6 +455,25 @@ TEST(Registry, ANewerDeviceIsServedLikeAnH200ButForSm90a) {
   EXPECT_GT(served, 0);
 }
 
+TEST(Registry, NoRowsAreServedAtEveryLengthThatOneRowIs) {
+  constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64, Dtype::i32, Dtype::i64};
+  int served = 0;
+  for (const DeviceInfo& device : described_devices()) {
+    for (const Variant* variant : registry()) {
+      for (const Dtype dtype : kDtypes) {
+        for (int log_n = 1; log_n <= 31; ++log_n) {
+          const std::int64_t n = std::int64_t{1} << log_n;
+          if (!variant->supports(make_problem(dtype, n, 1), device)) continue;
+          EXPECT_TRUE(variant->supports(make_problem(dtype, n, 0), device))
+              << variant->name << ", " << name_of(dtype) << ", 2^" << log_n << " on " << device.name;
+          ++served;
+        }
+      }
+    }
+  }
+  EXPECT_GT(served, 0);
+}
+
 TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {

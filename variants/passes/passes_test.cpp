@@ -113,8 +113,8 @@ TEST(Passes, EveryDeviceHasAScheduleThatFitsAndThatOfAnH200IsTheMeasuredOne) {
   for (const Word word : kWords) {
     for (int log_n = smallest_shared_log_n(word); log_n <= kLargestLogN; ++log_n) {
       const std::int64_t one = (word == Word::eight_bytes ? std::int64_t{8} : 4) << log_n;
-      for (const std::int64_t bytes : {one, one << 11}) {
-        const bool inside = bytes <= std::int64_t{32} << 20;
+      for (const std::int64_t bytes : {std::int64_t{0}, one, one << 11}) {
+        const bool inside = std::max(bytes, one) <= std::int64_t{32} << 20;
         for (const DeviceInfo& device : described_devices()) {
           const std::int64_t most = device.shared_bytes_per_block;
           if (is_one_pass(word, log_n, most) && !takes_two_passes(word, log_n, 1, device.sm_count)) continue;

@@ -296,10 +296,11 @@ constexpr int smallest_shared_log_n(Word word) {
 
 /// Of rows that are not is_one_pass(), or that takes_two_passes().
 ///
-/// @param bytes             of all vectors
+/// @param bytes             of all vectors; none of no vectors, however long
 /// @param shared_per_block  bytes of shared memory that a block may have
 constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes, std::int64_t shared_per_block) {
-  const Schedule measured = bytes <= kBytesInsideL2 ? inside_l2(word, log_n) : in_dram(word, log_n);
+  const bool fits_l2 = bytes <= kBytesInsideL2 && log_n <= largest_inside_l2(word);
+  const Schedule measured = fits_l2 ? inside_l2(word, log_n) : in_dram(word, log_n);
   return measured.shared_bytes() <= shared_per_block ? measured : in_small_blocks(word, log_n);
 }
 
