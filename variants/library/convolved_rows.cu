@@ -53,14 +53,14 @@ __global__ void __launch_bounds__(1 << (log_elements - 5),
   if (b == nullptr) {
 #pragma unroll
     for (int k = 0; k < 32; ++k)
-      x[k][0] *= x[k][0];
+      x[k][0] = product_of_spectra(x[k][0], x[k][0], rows.scale);
   } else {
     passes::move_round<tile, kLast, true>(x, shared, thread);
     passes::transform_rows<tile>(x, other, thread, log_n);
     const int first = tile.word(tile.element(kLast, thread, 0));
 #pragma unroll
     for (int k = 0; k < 32; ++k)
-      x[k][0] *= shared[first ^ tile.word(tile.element(kLast, 0, k))];
+      x[k][0] = product_of_spectra(shared[first ^ tile.word(tile.element(kLast, 0, k))], x[k][0], rows.scale);
   }
   if constexpr (kLast == 2) {
     passes::register_butterflies<tile.upper().first_new_bit(1)>(x);
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(1 << (log_elements - 5),
       tile.element(1, thread, 0), [](int k) { return tile.element(1, 0, k); },
       [&](int k, std::int64_t offset) {
         if constexpr (std::is_floating_point_v<Number>) {
-          rows.out[offset] = x[k][0] * rows.scale;
+          rows.out[offset] = x[k][0];
         } else {
           rows.out[offset] = divided(x[k][0], log_n);
         }
@@ -128,7 +128,7 @@ void launch_rows_of(const ConvolvedRows& work, const DeviceInfo& device, Stream 
   rows.rows = work.rows;
   rows.row_stride = std::int64_t{1} << work.log_n;
   rows.log_n = work.log_n;
-  rows.scale = static_cast<Number>(1.0 / static_cast<double>(rows.row_stride));
+  rows.scale = static_cast<Number>(std::ldexp(1.0, -(work.log_n + work.above)));
   const auto is_aligned = [](const void* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
   };

@@ -6,12 +6,28 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/contract/dtype.hpp"
 #include "common/contract/family.hpp"
 #include "variants/passes/schedule.hpp"
 
 namespace fwht::walsh {
+
+/// x y / n of two spectra, one of which is divided first: x y may leave the range where no sum of a
+/// convolution does. One above 1 loses no bit by it; where x is not, y loses some only if the result is
+/// subnormal.
+///
+/// @param scale  1 / n, a power of two; none for integers, whose sums are divided at the end
+template <class Number>
+constexpr Number product_of_spectra(Number x, Number y, Number scale) {
+  if constexpr (!std::is_floating_point_v<Number>) {
+    return x * y;
+  } else {
+    const bool first = x > 1 || x < -1;
+    return (first ? x : y) * scale * (first ? y : x);
+  }
+}
 
 /// The longest row that one block convolves: 64 KiB each of a and b.
 constexpr int largest_convolved_log_n(passes::Word word, std::int64_t shared_per_block) {
@@ -50,6 +66,8 @@ struct ConvolvedRows {
   Dtype dtype = Dtype::f32;
   int log_n = 0;
   std::int64_t rows = 0;
+  int above =
+      0;  // bits of the vectors that the rows are of: the products of floats are divided for them, too
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
@@ -70,8 +88,8 @@ void launch_divided_passes(const DividedPasses& work, const DeviceInfo& device, 
 
 /// The passes of a convolution, by a machine that has
 ///   columns(in, out, vectors): H over the bits above, unscaled;
-///   columns_back(data, vectors): the same in place, divided by 2^above;
-///   rows(a, b, out, rows): their convolutions.
+///   rows(a, b, out, rows): their convolutions, those of floats divided by 2^above;
+///   columns_back(data, vectors): H over the bits above, in place; those of integers divided by 2^above.
 /// @param b          null: a
 /// @param workspace  of convolved_together vectors, where b is not null and there are bits above
 template <class Machine>

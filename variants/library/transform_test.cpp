@@ -393,7 +393,8 @@ TEST_F(SanitizeGpu, DyadicConvolutions) {
 // its sum of sizes, and no level of the way back rounds more than u of that sum. 1 + 2^-10 for terms of
 // second order.
 TEST_F(TransformGpu, DyadicConvolutionsOfNumbersAreTheHostsInFp64) {
-  const auto check = [&]<class Number>(Dtype dtype, int log_n, std::int64_t rows, Number) {
+  const auto check = [&]<class Number>(Dtype dtype, int log_n, std::int64_t rows, Number, int exponent_a = 0,
+                                       int exponent_b = 0) {
     const std::int64_t n = std::int64_t{1} << log_n;
     std::vector<Number> a(static_cast<std::size_t>(n * rows)), b(a.size());
     std::uint64_t state = static_cast<std::uint64_t>(log_n);
@@ -402,7 +403,8 @@ TEST_F(TransformGpu, DyadicConvolutionsOfNumbersAreTheHostsInFp64) {
       return static_cast<double>(static_cast<std::int64_t>(state)) * 0x1p-63;
     };
     for (std::size_t i = 0; i < a.size(); ++i)
-      a[i] = static_cast<Number>(draw()), b[i] = static_cast<Number>(draw());
+      a[i] = static_cast<Number>(std::ldexp(draw(), exponent_a)),
+      b[i] = static_cast<Number>(std::ldexp(draw(), exponent_b));
     const std::vector<double> wide_a(a.begin(), a.end()), wide_b(b.begin(), b.end());
     std::vector<double> want(a.size());
     walsh::dyadic_convolution(Dtype::f64, n, rows, wide_a.data(), wide_b.data(), want.data());
@@ -430,6 +432,11 @@ TEST_F(TransformGpu, DyadicConvolutionsOfNumbersAreTheHostsInFp64) {
   for (const int log_n : {1, 4, 9, 10, 11, 12, 13, 14, 15, 17, 20, 22, 23, 24, 25}) {
     check(Dtype::f32, log_n, log_n < 12 ? 37 : log_n < 18 ? 5 : 1, float{});
     if (log_n < 25) check(Dtype::f64, log_n, log_n < 12 ? 37 : log_n < 18 ? 5 : 1, double{});
+    if (log_n > 22) continue;
+    const int half = (124 - log_n) / 2;  // |a| |b| just fits, and sums of products of spectra do not
+    check(Dtype::f32, log_n, 3, float{}, half, half);
+    check(Dtype::f32, log_n, 3, float{}, -100, 100);
+    check(Dtype::f32, log_n, 3, float{}, 100, -100);
   }
 }
 

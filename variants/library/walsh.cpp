@@ -155,9 +155,7 @@ template <Dtype dtype, class Number>
 void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* b, Number* out, int threads) {
   const auto length = static_cast<std::size_t>(n);
   std::vector<Number> x(length), y(length);
-  const auto forward = plan_on_host(dtype, n, 1, 1.0, threads);
-  const auto back =
-      plan_on_host(dtype, n, 1, is_integer(dtype) ? 1.0 : 1.0 / static_cast<double>(n), threads);
+  const auto sums = plan_on_host(dtype, n, 1, 1.0, threads);
   if constexpr (is_integer(dtype)) {  // of all rows first: a and b may be where the results go
     for (std::int64_t r = 0; r < rows; ++r) {
       // By Cauchy and Schwarz no sum of products of spectra is larger; 2^-20 for the rounding of the lengths.
@@ -172,11 +170,11 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
   for (std::int64_t r = 0; r < rows; ++r, a += n, b += n, out += n) {
     std::copy_n(a, n, x.data());
     std::copy_n(b, n, y.data());
-    forward->execute(x.data(), x.data());
-    forward->execute(y.data(), y.data());
+    sums->execute(x.data(), x.data());
+    sums->execute(y.data(), y.data());
     for (std::size_t i = 0; i < length; ++i)
-      x[i] *= y[i];
-    back->execute(x.data(), x.data());
+      x[i] = product_of_spectra(x[i], y[i], static_cast<Number>(1.0 / static_cast<double>(n)));
+    sums->execute(x.data(), x.data());
     for (std::size_t i = 0; i < length; ++i)
       out[i] = is_integer(dtype) ? x[i] / static_cast<Number>(n) : x[i];  // without a remainder
   }
@@ -240,28 +238,27 @@ struct DeviceConvolution {
   int device;
   bool begins = true;
 
-  void columns(const std::byte* in, std::byte* out, std::int64_t vectors) { columns(in, out, vectors, 1.0); }
+  void columns(const std::byte* in, std::byte* out, std::int64_t vectors) {
+    Problem above = columns_above(dtype, passes.row_bits, passes.above, vectors);
+    above.placement = in == out ? Placement::in_place : Placement::out_of_place;
+    above.programmatic_launch = is_programmatic();
+    fwht::transform(passes::variant, {in, out}, above, stream, device);
+  }
   void columns_back(std::byte* data, std::int64_t vectors) {
-    if (!is_integer(dtype)) return columns(data, data, vectors, std::ldexp(1.0, -passes.above));
+    if (!is_integer(dtype)) return columns(data, data, vectors);
     launch_divided_passes(
         {dtype, passes.row_bits + passes.above, passes.row_bits, vectors, data, is_programmatic()}, info,
         stream);
   }
   void rows(const std::byte* a, const std::byte* b, std::byte* out, std::int64_t count) {
-    launch_convolved_rows({dtype, passes.row_bits, count, a, b, out, is_programmatic()}, info, stream);
+    launch_convolved_rows({dtype, passes.row_bits, count, passes.above, a, b, out, is_programmatic()}, info,
+                          stream);
   }
 
  private:
   bool is_programmatic() {
     const bool first = std::exchange(begins, false);
     return !first && require_programmatic_launch(info);
-  }
-  void columns(const std::byte* in, std::byte* out, std::int64_t vectors, double scale) {
-    Problem above = columns_above(dtype, passes.row_bits, passes.above, vectors);
-    above.placement = in == out ? Placement::in_place : Placement::out_of_place;
-    above.scale = scale;
-    above.programmatic_launch = is_programmatic();
-    fwht::transform(passes::variant, {in, out}, above, stream, device);
   }
 };
 

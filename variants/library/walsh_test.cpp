@@ -245,6 +245,30 @@ TEST(Walsh, ConvolutionIsTheSumOverXor) {
   EXPECT_EQ(in_place, before) << "row 0 was convolved, and is lost";
 }
 
+// A product of spectra is up to n times as large as what the convolution may have, and their sum n^2 times.
+TEST(Walsh, ConvolutionsAreInRangeWhereTheirResultsAre) {
+  constexpr std::size_t kN = 4096;
+  std::vector<float> a(kN), b(kN), c(kN);
+  const auto convolve = [&](float first_of_a, float first_of_b, float others) {
+    a.assign(kN, others), b.assign(kN, others);
+    a[0] = first_of_a, b[0] = first_of_b;
+    dyadic_convolution(Dtype::f32, kN, 1, a.data(), b.data(), c.data());
+  };
+  for (const float size : {1e19F, -1e19F}) {
+    convolve(size, 1e19F, 0);
+    EXPECT_FLOAT_EQ(c[0], size * 1e19F);
+    convolve(size, size, 0);
+    EXPECT_FLOAT_EQ(c[0], 1e38F);
+  }
+  convolve(1e16F, 1e16F, 1e16F);
+  for (const float sum : c)
+    ASSERT_FLOAT_EQ(sum, 4096 * 1e32F);
+  for (const auto& [x, y] : {std::pair{1e-37F, 1e37F}, std::pair{1e37F, -1e-37F}}) {  // no bit is lost either
+    convolve(x, y, 0);
+    EXPECT_EQ(c[0], x * y);
+  }
+}
+
 constexpr passes::Word kWords[] = {passes::Word::fp32, passes::Word::int32, passes::Word::eight_bytes};
 
 TEST(Walsh, ConvolutionsOnADevicePutEachBitIntoOnePass) {
@@ -274,10 +298,15 @@ struct HostConvolution {
   ConvolutionPasses split;
 
   void columns(const std::byte* in, std::byte* out, std::int64_t vectors) const {
-    columns(in, out, vectors, 1.0);
+    Problem problem = make_problem(dtype, std::int64_t{1} << split.above, vectors << split.row_bits);
+    problem.inner = std::int64_t{1} << split.row_bits;
+    problem.set_row_stride(problem.block_elements());
+    problem.scale = 1;
+    problem.placement = in == out ? Placement::in_place : Placement::out_of_place;
+    plan(cpu::variant, problem, this_device())->execute({in, out});
   }
   void columns_back(std::byte* data, std::int64_t vectors) const {
-    columns(data, data, vectors, std::ldexp(1.0, is_integer(dtype) ? 0 : -split.above));
+    columns(data, data, vectors);
     if (!is_integer(dtype)) return;
     auto* const values = reinterpret_cast<std::int64_t*>(data);
     std::int64_t remainders = 0;
@@ -289,16 +318,9 @@ struct HostConvolution {
   }
   void rows(const std::byte* a, const std::byte* b, std::byte* out, std::int64_t count) const {
     dyadic_convolution(dtype, std::int64_t{1} << split.row_bits, count, a, b == nullptr ? a : b, out);
-  }
-
- private:
-  void columns(const std::byte* in, std::byte* out, std::int64_t vectors, double scale) const {
-    Problem problem = make_problem(dtype, std::int64_t{1} << split.above, vectors << split.row_bits);
-    problem.inner = std::int64_t{1} << split.row_bits;
-    problem.set_row_stride(problem.block_elements());
-    problem.scale = scale;
-    problem.placement = in == out ? Placement::in_place : Placement::out_of_place;
-    plan(cpu::variant, problem, this_device())->execute({in, out});
+    if (is_integer(dtype)) return;
+    auto* const values = reinterpret_cast<double*>(out);
+    std::for_each_n(values, count << split.row_bits, [&](double& x) { x = std::ldexp(x, -split.above); });
   }
 };
 
