@@ -6,6 +6,7 @@
   for packed weights and tables, which that kernel does not write.
 - No kernel has a stack frame, but for those that are named here, with the most that they may have.
 - The registers of a block fit into a multiprocessor, and do not exceed what the launch bounds leave a thread.
+- No kernel of a file stands in two of its objects: each would be compiled, loaded and shipped for nothing.
 
 `cuobjdump` and `nvdisasm` come with the CUDA toolkit, or with the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI.
 Exit code 77: they are missing, or there is no such kernel.
@@ -270,11 +271,14 @@ def main(files: list[str]) -> int:
             cubins = sorted(folder.iterdir())
             usage = output_of(program, "--dump-resource-usage", "--gpu-architecture", "sm_90a", file)
             resources = resources_of(usage, (cubin.read_bytes() for cubin in cubins))
+            of_file: set[str] = set()
             for cubin in cubins:
                 for kernel in kernels_of(output_of(str(Path(program).with_name("nvdisasm")), "--print-code", cubin)):
                     seen += 1
                     waiting += any(i.opcode == WAIT for i in kernel.code)
-                    for fault in faults(kernel, resources[kernel.name]):
+                    again = ["stands in two objects"] if kernel.name in of_file else []
+                    of_file.add(kernel.name)
+                    for fault in again + faults(kernel, resources[kernel.name]):
                         wrong += 1
                         print(f"{file.name}: {kernel.name} {fault}")
     print(f"{seen} kernels for sm_90a, {waiting} of them wait for the one before, {wrong} faults")

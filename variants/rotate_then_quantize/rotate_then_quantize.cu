@@ -10,15 +10,9 @@
 #include "common/host/bits.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/auto/auto.hpp"
-#include "variants/rotate_then_quantize/quantizer.cuh"
+#include "variants/rotate_then_quantize/quantizer.hpp"
 
 namespace fwht::rotate_then_quantize {
-
-template <Dtype dtype>
-Kernel largest_kernel(Reader reader) {
-  return reader == Reader::vectors ? find_largest_in_vectors<dtype, 4> : find_largest_of_any<dtype>;
-}
-
 namespace {
 
 using Kind = ScaleGranularity::Kind;
