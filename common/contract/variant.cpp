@@ -93,8 +93,10 @@ void check_scales(const Operands& operands, const Problem& problem) {
     throw BadRequest(concat(to_string(problem),
                             " needs a number of the whole tensor: give tensor_scale or tensor_scale_at"));
   }
-  if (given > 0.0F && given <= std::numeric_limits<float>::max()) return;
-  throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " must be positive and finite for ",
+  constexpr float kMost = std::numeric_limits<float>::max();
+  if (given > 0.0F && given <= kMost && 1.0F / given <= kMost) return;
+  throw BadRequest(concat("tensor_scale=", static_cast<double>(given),
+                          " must be positive and finite, and so must its reciprocal, for ",
                           to_string(problem)));
 }
 

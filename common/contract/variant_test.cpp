@@ -393,7 +393,7 @@ TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   EXPECT_EQ(
       refusal_of(block, operands),
       "bf16/n32/r4/out>nvfp4:128x4 needs a number of the whole tensor: give tensor_scale or tensor_scale_at");
-  for (const float bad : {-1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+  for (const float bad : {-1.0F, 1e-39F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
     operands.tensor_scale = bad;
     EXPECT_NE(refusal_of(block, operands).find("must be positive and finite"), std::string::npos) << bad;
   }

@@ -277,7 +277,8 @@ int version() {
 }
 
 std::string version_text(int version) {
-  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  const int of_major = version < 10000 ? 1000 : 10000;  // up to 2.8 NCCL counted 2804, from 2.9 on 20900
+  return concat(version / of_major, ".", version % of_major / 100, ".", version % 100);
 }
 
 std::vector<std::pair<std::string, std::string>> variables() {

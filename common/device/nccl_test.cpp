@@ -31,6 +31,7 @@ TEST(Nccl, VersionsAreWrittenAsNcclWritesThem) {
   EXPECT_EQ(nccl::version_text(22809), "2.28.9");
   EXPECT_EQ(nccl::version_text(23203), "2.32.3");
   EXPECT_EQ(nccl::version_text(21300), "2.13.0");
+  EXPECT_EQ(nccl::version_text(2804), "2.8.4");
 }
 
 TEST(Nccl, VariablesAreThoseOfTheEnvironmentSorted) {

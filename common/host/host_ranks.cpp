@@ -7,6 +7,7 @@
 
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/host/wait.hpp"
 
 namespace fwht {
 
@@ -20,7 +21,7 @@ void RankMeeting::arrive(TimeLimit limit) {
   }
   const std::uint64_t mine = round_;
   const auto over = [&] { return round_ != mine || !reason_.empty(); };
-  if (reason_.empty() && !changed_.wait_for(lock, limit, over)) {
+  if (reason_.empty() && !changed_.wait_until(lock, deadline(limit), over)) {
     reason_ = concat("only ", arrived_, " of ", size_, " ranks arrived within ", limit.count(), " ms");
     changed_.notify_all();
   }

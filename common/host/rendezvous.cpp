@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -20,6 +21,7 @@
 
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/host/wait.hpp"
 
 namespace fwht {
 namespace {
@@ -60,8 +62,9 @@ bool happens(const Socket& socket, short events, Clock::time_point end) {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     if (left <= 0) return false;
-    const int found = ::poll(&entry, 1, static_cast<int>(left));
-    if (found >= 0 || errno != EINTR) return found == 1;
+    const int found = ::poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left, INT_MAX)));
+    if (found > 0) return true;
+    if (found < 0 && errno != EINTR) return false;
   }
 }
 
@@ -259,7 +262,7 @@ class RankLines::Lines {
  public:
   Lines(const RankPlace& place, const Message& message, TimeLimit limit)
       : rank_(place.rank), message_(message) {
-    const auto end = Clock::now() + limit;
+    const auto end = deadline(limit);
     if (rank_ != 0) {
       message_ = ask(place, end, limit, lines_);
       return;

@@ -12,9 +12,15 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
+Clock::time_point deadline(TimeLimit limit) {
+  constexpr Clock::time_point kNever = Clock::time_point::max();
+  const Clock::time_point now = Clock::now();
+  return limit < std::chrono::duration_cast<TimeLimit>(kNever - now) ? now + limit : kNever;
+}
+
 void throw_reason(const Interruption& interrupted, TimeLimit grace) {
   if (!interrupted) return;
-  const auto end = Clock::now() + grace;
+  const auto end = deadline(grace);
   do {
     if (const std::string reason = interrupted(); !reason.empty()) throw std::runtime_error(reason);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -23,7 +29,7 @@ void throw_reason(const Interruption& interrupted, TimeLimit grace) {
 
 void wait_until(const std::function<bool()>& ready, TimeLimit limit, const Interruption& interrupted,
                 const std::string& what, TimeLimit grace) {
-  const auto end = Clock::now() + limit;
+  const auto end = deadline(limit);
   const auto is_ready = [&] {
     try {
       return ready();

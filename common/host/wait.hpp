@@ -1,6 +1,7 @@
 // Waiting for work that other ranks take part in, with an end.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -11,6 +12,9 @@ namespace fwht {
 /// How long after an error of a collective the reason may come: the system closes what belongs to a killed
 /// process one by one, NCCL's connections before others.
 inline constexpr TimeLimit kGrace = std::chrono::seconds(2);
+
+/// `limit` from now on. What lies beyond the clock's range, as that of TimeLimit::max(), never comes.
+std::chrono::steady_clock::time_point deadline(TimeLimit limit);
 
 /// Throws std::runtime_error with the reason, where there is one within `grace`.
 void throw_reason(const Interruption& interrupted, TimeLimit grace = kGrace);

@@ -38,6 +38,7 @@ TEST(Wait, EndsWithTheWorkOrTheLimit) {
   int asked = 0;
   EXPECT_EQ(said([&] { return ++asked == 3; }, 10s, {}), "");
   EXPECT_EQ(asked, 3);
+  EXPECT_EQ(said([&] { return ++asked == 6; }, TimeLimit::max(), {}), "");
   EXPECT_EQ(said(never, 50ms, {}), "the work was not done within 50 ms");
   EXPECT_EQ(said(never, 50ms, [] { return std::string(); }), "the work was not done within 50 ms");
 }

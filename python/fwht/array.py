@@ -24,6 +24,7 @@ class View(NamedTuple):
     stream: int | None
     writable: bool
     empty_like: Callable[[], Any] | None  # an uninitialised contiguous array of the same kind
+    threads: int = 0  # of the host, as PyTorch is told; 0: all
 
     @property
     def contiguous(self) -> bool:

@@ -240,7 +240,7 @@ def run(
     def problem(in_place: bool, in_stride: int, out_stride: int) -> _c.Problem:
         return _c.make_problem(
             out.shape, out.dtype, out.dtype_name, scale, in_place=in_place, device=out.device, in_stride=in_stride,
-            out_stride=out_stride, variant=name, operator=operator,
+            out_stride=out_stride, variant=name, operator=operator, threads=out.threads,
         )  # fmt: skip
 
     def refusal(asked: _c.Problem) -> int:

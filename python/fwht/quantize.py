@@ -446,8 +446,8 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
             raise ValueError(f"fwht: tensor_scale{'' if in_memory else f'={tensor_scale}'} is given, but encoding {encoding} has none")
         if in_memory:
             _require_one_float(tensor_scale)
-        elif is_number and not 0 < ctypes.c_float(float(tensor_scale)).value < math.inf:
-            raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive and finite in float32, in which codes are scaled")
+        elif is_number and not (0 < (single := ctypes.c_float(float(tensor_scale)).value) < math.inf and ctypes.c_float(1 / single).value < math.inf):
+            raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive and finite in float32, in which codes are scaled, as its reciprocal must")
     return layout
 
 
@@ -508,7 +508,7 @@ def run(
     preparation = "/".join(words)
     problem = _c.make_problem(
         x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride or 0, out_stride=x.shape[-1],
-        variant=name, operator=text, encoding=encoding, preparation=preparation,
+        variant=name, operator=text, encoding=encoding, preparation=preparation, threads=x.threads,
     )  # fmt: skip
     assert stride is not None or 0 in x.shape  # behind the dtype: elements without bytes have no strides
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
@@ -684,7 +684,8 @@ def round_trip(
                 raise ValueError(f"fwht: the largest element is {largest}, of which {encoding} has no factor; pass tensor_scale, or x that is finite")
             tensor_scale = 448 * 6 / max(largest, _LEAST)
         else:
-            tensor_scale = 448 * 6 / y.abs().amax().float().clamp_(min=_LEAST)
+            largest_of_all = y.abs().amax().float().clamp_(min=_LEAST)
+            tensor_scale = largest_of_all.new_full((), 448 * 6) / largest_of_all  # number / tensor would round twice, by its reciprocal
     if rotate:
         codes, scales = hadamard_quantize(
             x, encoding, operator=operator, signs=signs, dense=dense, tensor_scale=tensor_scale, variant=variant

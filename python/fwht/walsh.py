@@ -72,6 +72,10 @@ def _as(x: Any, dtype: str) -> Any:
     return x.astype(dtype)
 
 
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return sys.modules["torch" if _tensors.face_of(x) else "numpy"].where(condition, x, y)
+
+
 def _transform(x: Any, scale: float | None = 1, variant: str | None = None) -> Any:
     face = _tensors.face_of(x)
     return face.functional(x, scale, variant) if face else array.transform(x, scale, None, False, variant)
@@ -229,8 +233,8 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
             given.code, seen.pointer, given.variables, given.functions, made.pointer, f.device.index, seen.stream
         ))
     else:
-        f = _contiguous(f)
-        _c.check(_c.library.fwht_walsh_spectrum(given.code, _view(f).pointer, given.variables, given.functions, _view(w).pointer, 0))
+        seen = _view(f := _contiguous(f))
+        _c.check(_c.library.fwht_walsh_spectrum(given.code, seen.pointer, given.variables, given.functions, _view(w).pointer, seen.threads))
     return w
 
 
@@ -294,8 +298,10 @@ def summaries(f: Any, form: str) -> Summary:
             f.device.index, seen.stream,
         ))  # fmt: skip
     else:
-        f = _contiguous(f)
-        _c.check(_c.library.fwht_walsh_summaries(given.code, _view(f).pointer, given.variables, given.functions, _view(numbers).pointer, 0))
+        seen = _view(f := _contiguous(f))
+        _c.check(_c.library.fwht_walsh_summaries(
+            given.code, seen.pointer, given.variables, given.functions, _view(numbers).pointer, seen.threads
+        ))
     return Summary(*(numbers[..., i] for i in range(4)))
 
 
@@ -328,9 +334,10 @@ _summary_of_memory._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 def _summary_by_torch(w: Any, variables: int) -> Summary:
-    size = w.abs()
+    wide = w.long()
+    size = wide.abs()
     most = int(size.max())
-    squares = int(w.long().square().sum())
+    squares = int(wide.square().sum()) % (1 << 64)
     return Summary(most, int((size == most).nonzero()[0]), (1 << (variables - 1)) - most // 2, squares)
 
 
@@ -353,7 +360,7 @@ def largest(w: Any, count: int) -> tuple[Any, Any]:
 
 def _largest_by_torch(w: Any, count: int) -> tuple[Any, Any]:
     torch = sys.modules["torch"]
-    key = (w.abs().long() << 31) - torch.arange(len(w), device=w.device)  # no two alike
+    key = (w.long().abs() << 31) - torch.arange(len(w), device=w.device)  # no two alike
     places = key.topk(count).indices
     return places, w[places]
 
@@ -388,9 +395,9 @@ def largest_of(f: Any, form: str, count: int) -> tuple[Any, Any]:
             f.device.index, seen.stream,
         ))  # fmt: skip
     else:
-        f = _contiguous(f)
+        seen = _view(f := _contiguous(f))
         _c.check(_c.library.fwht_walsh_largest_of(
-            given.code, _view(f).pointer, given.variables, count, _view(places).pointer, _view(values).pointer, 0
+            given.code, seen.pointer, given.variables, count, _view(places).pointer, _view(values).pointer, seen.threads
         ))
     return places, values
 
@@ -437,10 +444,12 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
             raise OverflowError(f"fwht: n |a| |b| = {bound:g} must be below 2^{bits - 1}, where no sum can wrap")
     if variant is None and views[0].device != _c.HOST and face.convolves(a, b):
         return face.convolve(a, b, dyadic_convolution)
-    product = _transform(a, 1, variant) * _transform(b, 1, variant)
+    x, y = _transform(a, 1, variant), _transform(b, 1, variant)
     if bits:
-        return _transform(product, 1, variant) // n  # without a remainder
-    return _transform(product, 1 / n, variant)
+        return _transform(x * y, 1, variant) // n  # without a remainder
+    # Divided first, and of both the larger one: x y may leave the range where no sum of a convolution does.
+    large = abs(x) > 1
+    return _transform(_where(large, x, y) / n * _where(large, y, x), 1, variant)
 
 
 def autocorrelation(a: Any, *, variant: str | None = None) -> Any:
@@ -518,9 +527,10 @@ def rounds_to_codes(x: Any, signs: Sequence[operators.Signs], bits: int) -> tupl
     x, leading = _contiguous(x), view.shape[:-1]
     codes, scales = _like(x, (*leading, n * bits // 8), "int8" if bits == 8 else "uint8"), _like(x, leading, "float32")
     packed = (ctypes.c_char_p * len(signs))(*(each.packed for each in signs))
+    seen = _view(x)
     _c.check(_c.library.fwht_rounds_to_codes(
-        n, math.prod(leading), len(signs), ctypes.addressof(packed), _view(x).pointer, bits, _view(codes).pointer, _view(scales).pointer, 0
-    ))
+        n, math.prod(leading), len(signs), ctypes.addressof(packed), seen.pointer, bits, _view(codes).pointer, _view(scales).pointer, seen.threads
+    ))  # fmt: skip
     return codes, scales
 
 

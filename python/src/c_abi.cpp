@@ -58,6 +58,13 @@ Request<Transforms> read_problem(const fwht_problem* given) {
 
 namespace {
 
+/// Throws BadRequest where fp32 has 0 or no number for it.
+float in_fp32(const char* name, double given, const char* rule) {
+  const auto number = static_cast<float>(given);
+  if ((number == 0.0F) == (given == 0.0) && std::isfinite(number)) return number;
+  throw BadRequest(concat(name, "=", given, " must be ", rule));
+}
+
 Operands read_operands(const fwht_operands* given) {
   const fwht_operands o = read(given, offsetof(fwht_operands, signs), "fwht_operands");
   if (o.scales_bytes < 0)
@@ -69,12 +76,10 @@ Operands read_operands(const fwht_operands* given) {
   operands.dense = o.dense;
   operands.scales = o.scales;
   if (o.scales_bytes > 0) operands.scales_bytes = o.scales_bytes;
-  operands.tensor_scale = static_cast<float>(o.tensor_scale);
-  if ((operands.tensor_scale == 0.0F) != (o.tensor_scale == 0.0) || !std::isfinite(operands.tensor_scale))
-    throw BadRequest(
-        concat("tensor_scale=", o.tensor_scale, " must be a positive fp32 number, or 0: not given"));
+  operands.tensor_scale = in_fp32("tensor_scale", o.tensor_scale, "a positive fp32 number, or 0: not given");
   operands.tensor_scale_at = o.tensor_scale_at;
-  operands.prepared = {o.weight, static_cast<float>(o.epsilon), o.cos_sin, o.positions, o.slots};
+  const float epsilon = in_fp32("epsilon", o.epsilon, "0 or a positive fp32 number");
+  operands.prepared = {o.weight, epsilon, o.cos_sin, o.positions, o.slots};
   return operands;
 }
 

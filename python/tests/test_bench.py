@@ -581,6 +581,8 @@ def test_the_rope_kernel():
 # --- chains ----------------------------------------------------------------------------------------------------------
 
 SMALL = {"int4_kv": 128, "int4_kv_back": 128, "r4": 768, "convrot": 768, "fold": 832}
+# Of a token, which is read, and of its result; signs and matrices are not counted.
+BYTES = {"int4_kv": 4 * 8 * 128, "int4_kv_back": 4 * 8 * 128, "r4": 4 * 768, "convrot": 3 * 768 + 4, "fold": 4 * 832}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -593,6 +595,7 @@ def test_a_chain_and_the_call_that_stands_for_it(chain, dtype):
     assert difference <= pair.bound and (difference > 0) == (chain != "fold")
     wrong = (ours[0].roll(1, -1), ours[1]) if chain == "convrot" else ours.roll(1, -1)
     assert pair.difference(chained, wrong) > pair.bound
+    assert pair.bytes_moved == 6 * BYTES[chain]
     assert eval(pair.call.split("(")[0], {"operators": fwht.operators, "convrot": _chains.convrot, "integrations": fwht.integrations})
 
 
@@ -628,8 +631,9 @@ def test_the_matrix_that_weights_are_multiplied_by(n):
 def test_what_is_wrong_is_not_timed(monkeypatch):
     monkeypatch.setattr(_chains, "times_of", lambda *given: pytest.fail("timed"))
     pair = _chains.compared("int4_kv", 128, 2, torch.bfloat16, "cpu")
-    with pytest.raises(RuntimeError, match="results are 1 apart"):
-        _chains.row_of("int4_kv", 128, 2, pair._replace(chain=lambda: 0 * pair.ours()))
+    for factor, apart in ((0, "1"), (float("nan"), "nan")):
+        with pytest.raises(RuntimeError, match=f"results are {apart} apart"):
+            _chains.row_of("int4_kv", 128, 2, pair._replace(chain=lambda factor=factor: factor * pair.ours()))
     monkeypatch.setattr(_chains, "compared", lambda *_: pair._replace(chain=lambda: 0 * pair.ours()))
     made = list(_chains.measure("int4_kv", 128, (2, 3), torch.bfloat16, "cpu"))  # the others go on
     assert [(failure.what.split(": ")[0], failure.is_refused) for failure in made] == [(f"int4_kv, {m} tokens of 128", False) for m in (2, 3)]
@@ -701,6 +705,9 @@ def test_a_run_of_chains(monkeypatch, tmp_path, capsys):
 
 SMALL_WALSH = {"rounds": 96, "rounds_bf16": 96, "rounds_dense": 96, "codes": 96, "bits": 96, "convolution": 64, "autocorrelation": 64, "sketch": 64,
                "sketch_back": 64, "summaries": 64}  # fmt: skip
+# Of a row; signs are not counted.
+WALSH_BYTES = {"rounds": 8 * 96, "rounds_bf16": 4 * 96, "rounds_dense": 8 * 96, "codes": 5 * 96 + 4, "bits": 4 * 96 + 96 // 8 + 4,
+               "convolution": 12 * 64, "autocorrelation": 8 * 64, "sketch": 4 * (48 + 8), "sketch_back": 4 * (48 + 8), "summaries": 64 // 8 + 4 * 8}  # fmt: skip
 
 
 @pytest.mark.parametrize("chain", _walsh.CHAINS)
@@ -711,6 +718,8 @@ def test_a_composition_and_the_call_that_stands_for_it(chain):
     assert pair.difference(chained, ours) <= pair.bound
     wrong = (ours[0].roll(1, 0), ours[1]) if isinstance(ours, tuple) else ours.roll(1, -1)
     assert pair.difference(chained, wrong) > pair.bound
+    table = 24 * chain.startswith("sketch")  # of 64 signs, places and counts; all rows share it
+    assert pair.bytes_moved == 6 * WALSH_BYTES[chain] + table
     assert set(_walsh.SIZES) == set(_walsh.CHAINS) == set(SMALL_WALSH)
 
 
@@ -871,6 +880,9 @@ def test_weights_of_four_bits_take_all_sixteen_codes():
     qweight, qzeros, scales = _layers.rounded((torch.arange(128.0) % 16 - 7).expand(8, -1))[:3]
     assert scales.eq(1).all() and qzeros.eq(0x66666666).all()  # stored less one
     assert qweight[:2, 0].tolist() == [0x76543210, 0xFEDCBA98 - (1 << 32)] and qweight.shape == (16, 8)
+    positive = (torch.arange(128.0) % 8 + 8).expand(8, -1)  # a zero point of 0, stored less one, would borrow from others
+    qweight, qzeros, scales = _layers.rounded(positive)[:3]
+    assert scales.eq(1).all() and qzeros.eq(0).all() and qweight.eq(0xFFEDCBA9 - (1 << 32)).all()
 
 
 def test_outliers_of_tokens():
@@ -880,6 +892,8 @@ def test_outliers_of_tokens():
     )
     ratio = (channels / plain).mean(0)
     assert ((ratio - 50).abs() < 1).sum() == 2 and ratio.eq(1).sum() == 1022
+    others = (_layers.tokens_of(16, 1024, data, 3, "cpu").float() for data in ("normal", "channels"))
+    assert torch.ne(*others).all(0).equal(ratio.ne(1))
     assert massive.eq(1000).all(0).equal(other.eq(-1000).all(0)) and massive.ne(plain).any(0).sum() == 1 == massive.eq(1000).all(0).sum()
 
 

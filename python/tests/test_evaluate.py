@@ -271,9 +271,10 @@ SCHEMES = {
 }  # fmt: skip
 
 
-def test_a_scheme_does_what_its_name_says(monkeypatch):
-    """In the codes that are made, not in the table of names; R3 turns queries and keys."""
-    found, model, rotation = {}, model_of("llama", num_hidden_layers=1).float(), rotate.Rotation.parse("R3")
+@pytest.mark.parametrize("turns", ["R3", "block32"])
+def test_a_scheme_does_what_its_name_says(turns, monkeypatch):
+    """In the codes that are made, not in the table of names; R3 turns queries and keys, and so do blocks."""
+    found, model, rotation = {}, model_of("llama", num_hidden_layers=1).float(), rotate.Rotation.parse(turns)
 
     def round_trip(x, encoding, rotate=False, signs=None):
         part = {2: "weights", 3: "inputs"}.get(x.dim()) or "qkv"[int(x.flatten()[0])]

@@ -283,7 +283,7 @@ def test_what_is_not_read_as_another_encoding():
     ):
         with pytest.raises(error, match=words):
             call()
-    for number in (1e-60, 1e39):  # of which float32 has none
+    for number in (1e-60, 1e39, 1e-39):  # of which float32 has none, and of 1e-39 no reciprocal
         for call in (lambda **s: read(*nv, "nvfp4", **s), lambda **s: quantize.quantize(x, "nvfp4", **s), lambda **s: fwht.hadamard_quantize(x, "nvfp4", **s)):
             with pytest.raises(ValueError, match=f"tensor_scale={re.escape(str(number))} must be positive and finite in float32"):
                 call(tensor_scale=number)
@@ -749,6 +749,8 @@ def test_bad_preparations(library):
         (quantize.Rope(table[0], where), ValueError, "cos_sin must have shape"),
         (quantize.RmsNorm(x[0][:32]), ValueError, "weight of the preparation rms must be 64 contiguous elements of"),
         (quantize.RmsNorm(x[0], -1.0), ValueError, "epsilon=-1 must be finite"),
+        (quantize.RmsNorm(x[0], 1e-60), ValueError, "epsilon=1e-60 must be 0 or a positive fp32 number"),
+        (quantize.RmsNorm(x[0], 1e39), ValueError, r"epsilon=1e\+39 must be 0 or a positive fp32 number"),
         ("rms", TypeError, "prologue is a str"),
         (quantize.Rope([[1.0]], where), TypeError, "cos_sin is a list; it must be a PyTorch tensor or a NumPy array"),
         (quantize.Rope(table, None), TypeError, "positions is a NoneType; it must be a PyTorch tensor or a NumPy array"),

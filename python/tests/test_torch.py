@@ -104,6 +104,22 @@ def test_a_tensor_with_the_negative_bit():
     assert fwht.hadamard_transform_(x, 1.0) is x and x.is_neg() and torch.equal(x, expected)
 
 
+def test_first_calls_take_the_threads_that_pytorch_is_told(monkeypatch):
+    """Not only what is remembered of them: a process that loads data has new shapes all the time."""
+    make, seen, had = fwht._c.make_problem, [], torch.get_num_threads()
+    monkeypatch.setattr(fwht._c, "make_problem", lambda *given, **named: seen.append(named.get("threads")) or make(*given, **named))
+    torch.set_num_threads(3)
+    try:
+        x = integers(7, 1216)
+        fwht.hadamard_quantize(x, "int8:row")
+        fwht.operators.transform(x, "76x16")
+        fwht.quantize.quantize(x, "int8:row")
+        assert fwht.walsh._view(x).threads == 3 and fwht.walsh._view(x.numpy()).threads == 0
+    finally:
+        torch.set_num_threads(had)
+    assert len(seen) >= 3 and set(seen) == {3}
+
+
 def test_threads():
     xs = [torch.randn(i % 7 + 1, 2 ** (i % 9 + 1)) for i in range(64)]
     alone = [fwht.hadamard_transform(x) for x in xs]

@@ -105,6 +105,10 @@ def test_checked_transform(kind, dtype):
     assert sum(not info.min <= sum(int(a) * int(h) for a, h in zip(x[1, :4], row)) <= info.max for row in hadamard(4)) == 1
     with pytest.raises(OverflowError, match=f"{n // 4} of {2 * n} sums"):
         walsh.checked_transform(give(x, kind))
+    least = info.max // n + 1  # n times this is one too many, which in the second int64 row only a carry shows
+    for row in ([least] * n, [least + n - 1] + [least - 1] * (n - 1)):
+        with pytest.raises(OverflowError, match=f"^fwht: 1 of {n} sums"):
+            walsh.checked_transform(give(np.array(row, dtype), kind))
 
 
 
@@ -392,6 +396,9 @@ def test_summary_and_largest(kind):
         assert walsh._summary_by_torch(give(w, kind), 10) == expected
         places, values = walsh._largest_by_torch(give(w, kind), 20)
         assert np.array_equal(numpy_of(places), order) and np.array_equal(numpy_of(values), w[order])
+        for x in np.array([[5, -(2**31)], [-(2**31)] * 2], "int32"):  # no int32 is of that size
+            assert walsh._summary_by_torch(give(x, kind), 1) == walsh.summary(x)
+            assert all(np.array_equal(numpy_of(ours), host) for ours, host in zip(walsh._largest_by_torch(give(x, kind), 2), walsh.largest(x, 2)))
         for form in walsh.FORMS:
             assert np.array_equal(numpy_of(walsh._checked_signs(give(of_form(bits, form), kind), form)), 1 - 2 * bits.astype("int32"))
         for form, bad in (("bits", -1), ("bits", 2), ("signs", 0), ("signs", -128)):
@@ -451,15 +458,38 @@ def test_convolutions_on_a_device():
     assert torch.autograd.gradcheck(walsh.autocorrelation, (x,))
 
 
-@pytest.mark.parametrize(("dtype", "size", "bits"), [("int32", 2**10, 31), ("int64", 2**26, 63)])
-def test_convolutions_of_integers_that_may_wrap(dtype, size, bits):
+@pytest.mark.parametrize(
+    ("a", "b", "dtype", "bits"),
+    [
+        ([2**10] * 64, [2**10] * 64, "int32", 31),
+        ([2**26] * 64, [2**26] * 64, "int64", 63),
+        ([8, 3], [117670337, 44126376], "int32", 31),  # a sum of 2^31, where rounded lengths give a little less
+    ],
+)
+def test_convolutions_of_integers_that_may_wrap(a, b, dtype, bits):
     with pytest.raises(OverflowError, match=f"must be below 2.{bits}"):
-        walsh.autocorrelation(np.full(64, size, dtype))
+        walsh.dyadic_convolution(np.array([a], dtype), np.array([b], dtype))
 
 
-def test_int64_convolutions_that_fit():
+def test_convolutions_of_integers_that_fit():
     a = np.full(64, 2**26)
     assert np.array_equal(walsh.autocorrelation(a // 2**10), np.full(64, 64 * 2**32))
+    a = np.array([[33000, 0], [1, 0]], "int32")  # row by row; the longest rows of both would not fit
+    assert np.array_equal(walsh.dyadic_convolution(a, a[::-1].copy()), [[33000, 0]] * 2)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_convolutions_at_the_ends_of_the_range(kind):
+    """Products of spectra are up to n times as large as the result, and a small spectrum over n loses bits."""
+    one, small, large = np.eye(1, 4096, dtype="float32")[0], np.float32(1e-37), np.float32(1e37)
+    for a, b, expected, error in (
+        (one * 1e19, one * 1e19, one * 1e38, 1e-6),
+        (np.full_like(one, 1e16), np.full_like(one, 1e16), 4.096e35, 1e-6),
+        (one * small, one * large, one * (small * large), 0),
+        (one * large, one * small, one * (small * large), 0),
+    ):
+        c = walsh.dyadic_convolution(give(a, kind), give(b, kind))
+        assert np.allclose(numpy_of(c), expected, rtol=error, atol=0)
 
 
 def test_autocorrelation_of_a_bent_function():
@@ -554,11 +584,11 @@ def test_rounds_on_a_device():
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-@pytest.mark.parametrize("length", [1, 2, 50, 64])
-def test_sketch(kind, length):
+@pytest.mark.parametrize(("length", "n"), [(1, 2), (2, 2), (50, 64), (64, 64), (65, 128)])
+def test_sketch(kind, length, n):
     rows = min(20, max(2, length))
     sketch = walsh.Sketch(length, rows, 2**40 + 5)
-    n = sketch.padded
+    assert sketch.padded == n
     assert sketch.signs == fwht.operators.random_signs(n, 2**40 + 5)
     kept = np.frombuffer(sketch._kept, np.int64).tolist()
     assert kept == sorted(set(kept)) and 0 <= kept[0] and kept[-1] < n and len(kept) == rows

@@ -120,6 +120,7 @@ def view_of(x: Tensor) -> View:
         x.data_ptr(), tuple(x.shape), x.stride(), DTYPES.get(x.dtype), str(x.dtype), device,
         raw_stream(device) if x.is_cuda else None, True,
         lambda: torch.empty(x.shape, dtype=x.dtype, device=x.device),
+        _get_num_threads() if device < 0 else 0,
     )  # fmt: skip
 
 

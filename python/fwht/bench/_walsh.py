@@ -144,7 +144,8 @@ def _of_summaries(n: int, rows: int, device: Any, noise: torch.Generator) -> Com
     def apart(one: Any, other: Any) -> float:
         return float(sum((a.long() - b.long()).abs().max() for a, b in zip(one, other)))
 
-    return Compared(composed, ours, 'walsh.summaries(f, "packed")', f.numel(), apart, 0.0, "integers")
+    moved = f.numel() + rows * 4 * 8  # four int64 of a function
+    return Compared(composed, ours, 'walsh.summaries(f, "packed")', moved, apart, 0.0, "integers")
 
 
 def compared(chain: str, n: int, rows: int, device: Any = "cuda") -> Compared:
