@@ -62,7 +62,7 @@ def opened(chromium, tmp_path):
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: said.append(f"fetched {request.url}") if request.url.startswith(("http", "ws")) else None)
         page.goto(file.as_uri() + address)
-        page.wait_for_selector("#which-answer table, main:not(:has(#which))")
+        page.wait_for_selector("#which-answer table, main:not(:has(#which)) #how-to-read")  # the last section: a page half read is none
         return page
 
     yield at
@@ -81,7 +81,7 @@ def device(tmp_path):
 
 
 def explore(page):
-    page.evaluate("document.getElementById('explore').scrollIntoView()")
+    page.locator("#explore").evaluate("(section) => section.scrollIntoView()")
     for chart in ("by-n", "by-size"):
         page.wait_for_selector(f"#{chart} svg .mark-symbol path")
     page.wait_for_selector("#map button")
@@ -440,7 +440,7 @@ def test_a_row_leads_to_its_folder_and_settings_are_words(opened, device):
 def test_the_contents_fit_and_charts_use_the_page(opened, tmp_path, width):
     page = opened(load([every_section(with_auto(gpu_folder(**TINY))).write(tmp_path / "20260101T000000Z_0_h200")]), width=width)
     assert page.evaluate("[...document.querySelectorAll('nav li')].every(li => li.getBoundingClientRect().right <= innerWidth)")
-    page.evaluate("document.querySelector('[data-chart=error_against_speed]').scrollIntoView()")
+    page.locator("[data-chart=error_against_speed]").evaluate("(chart) => chart.scrollIntoView()")
     page.wait_for_selector("[data-chart=error_against_speed] svg")
 
     def filled():
@@ -487,7 +487,7 @@ def test_models_are_drawn_with_their_intervals(opened, device, tmp_path):
     rows = evaluation.rows.query("format != 'none'")
     for devices in ([], [device]):
         page = opened(devices, evaluations=[evaluation])
-        page.evaluate("document.getElementById('models').scrollIntoView()")
+        page.locator("#models").evaluate("(section) => section.scrollIntoView()")
         chart = page.locator("[data-chart=model-kl-1]")
         chart.locator("svg .mark-symbol path").first.wait_for()
         lines = "[...document.querySelectorAll('[data-chart=model-kl-1] svg .mark-rule.role-mark line')]"

@@ -436,6 +436,14 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
     assert layers.against_pieces(device).set_index("rotation").loc["none", ["layers", "within"]].to_list() == [4, 3]
     own = layers.pieces(device)
     assert set(own[own["rotation"] == "all_to_all"]["piece"]) == {"transform", "all_gather"}
+    measured = device.tables["tensor_parallel_pieces.csv"]
+    device.tables["tensor_parallel_pieces.csv"] = measured[measured["piece"] != "all_to_all"]
+    assert layers.rotations(device)["over_alone"].isna().all(), "one of the two pieces says nothing of both"
+
+
+def test_a_fused_layer_stands_beside_the_aware_one_too(tmp_path):
+    (device,) = runs_of(tmp_path, over_gpus((2,), TIMES | {("naive_fused", "none"): 80.0}, 44.0))
+    assert layers.speedups(device)[["speedup", "fused_speedup"]].to_numpy().tolist() == [[1.5, 2.0]]
 
 
 def test_layers_that_were_only_checked_have_no_times_to_compare(tmp_path):

@@ -530,6 +530,7 @@ def cell(table, column, value, row=0):
         ("mode", "warm", "'warm' for mode in line 2, not one of replay"),
         ("dtype", "f8", "'f8' for dtype in line 2, not one of f16"),
         ("elements", "7", "elements other than"),
+        ("elements", str(1 << 40), "elements other than"),
         ("useful_bytes", "7", "useful_bytes other than"),
         ("bytes_read", "7", "has bytes_read below elements"),
         ("n", "", "empty n in line 2"),

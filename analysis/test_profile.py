@@ -219,11 +219,11 @@ def test_verdicts(changes, verdict):
 
 
 def test_what_keeps_blocks_out():
-    row = {"launch__grid_size": 1e6, "launch__sm_count": 132, "launch__occupancy_limit_registers": 4,
+    row = {"launch__grid_size": 4 * 132, "launch__sm_count": 132, "launch__occupancy_limit_registers": 4,
            "launch__occupancy_limit_shared_mem": 4, "launch__occupancy_limit_blocks": 32,
            "launch__occupancy_limit_warps": 8}  # fmt: skip
     assert profile._limiter(row) == "registers = shared memory"
-    assert profile._limiter(row | {"launch__grid_size": 5}) == "grid"
+    assert profile._limiter(row | {"launch__grid_size": 4 * 132 - 1}) == "grid"
 
 
 def test_tables_have_a_row_a_problem(profiled):

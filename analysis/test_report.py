@@ -245,10 +245,10 @@ def test_the_committed_report_is_below_four_megabytes():
 
 
 def wider(tmp_path):
-    """A wide run of one commit, a newer one of half its lengths."""
+    """A wide run of one commit, a newer one of half its lengths, in twice the time."""
     small = {"sizes": (1 << 15,), "modes": ("replay",), "dtypes": ("f16",)}
     wide = gpu_folder(ns=(16, 64, 256, 4096), **small, commit="1" * 40, utc_start="2026-11-19T10:00:00Z").write(tmp_path / "wide")
-    narrow = gpu_folder(ns=(16, 64), **small, commit="2" * 40, sources_hash="b" * 64, utc_start="2026-11-20T10:00:00Z").write(tmp_path / "narrow")
+    narrow = gpu_folder(ns=(16, 64), **small, slow=2.0, commit="2" * 40, sources_hash="b" * 64, utc_start="2026-11-20T10:00:00Z").write(tmp_path / "narrow")
     return load([wide, narrow], split=True)
 
 
@@ -274,6 +274,7 @@ def test_history_compares_each_problem_with_the_widest_run(tmp_path):
     devices = wider(tmp_path)
     frame = tables.drift(devices[::-1])
     assert set(frame["run"]) == {d.short for d in devices} and set(frame.loc[frame["run"] == devices[0].short, "problems"]) == {2}
+    assert frame.loc[frame["run"] == devices[0].short, "relative"].to_numpy() == pytest.approx(0.5, rel=0.05)
     assert frame.loc[frame["run"] == devices[1].short, "relative"].eq(1).all() and tables.drift(devices[:1]).empty
 
 

@@ -40,18 +40,20 @@ def test_modes_and_dtypes_are_never_mixed(device):
 
 
 @pytest.mark.parametrize(
-    ("time", "spread", "exact", "chosen", "ties"),
+    ("time", "spread", "exact", "encoding", "chosen", "ties"),
     [
-        (1.000, 0.002, 1.0, "butterflies", "hadacore"),  # repetitions overlap, and butterflies rounds once
-        (1.010, 0.002, 1.0, "hadacore", ""),  # slower beyond the repetitions
-        (1.000, 0.002, 2.0, "hadacore", "butterflies"),  # as fast, and no more exact
+        (1.000, 0.002, 1.0, "", "butterflies", "hadacore"),  # repetitions overlap, and butterflies rounds once
+        (1.010, 0.002, 1.0, "", "hadacore", ""),  # slower beyond the repetitions
+        (1.000, 0.002, 2.0, "", "hadacore", "butterflies"),  # as fast, and no more exact
+        (1.000, 0.002, 1.95, "e4m3:row", "butterflies", "hadacore"),  # codes that are more exact by more than 1 %
+        (1.000, 0.002, 1.999, "e4m3:row", "hadacore", "butterflies"),
     ],
 )
-def test_of_equally_fast_variants_the_most_exact_is_best(tmp_path, time, spread, exact, chosen, ties):
+def test_of_equally_fast_variants_the_most_exact_is_best(tmp_path, time, spread, exact, encoding, chosen, ties):
     writer = FolderWriter()
     for variant, us, error in (("hadacore", 0.999, 2.0), ("butterflies", time, exact)):
         writer.measure(variant, "f16", 4096, 1 << 20, "replay", time_us=us, time_min_us=us - spread, time_max_us=us + spread, limit_us=us / 2,
-                       fraction_of_limit=0.5, rel_l2=error * tables.ideal_error("f16"))  # fmt: skip
+                       fraction_of_limit=0.5, rel_l2=error * tables.ideal_error("f16"), encoding=encoding)  # fmt: skip
     (best,) = tables.best(load([writer.write(tmp_path / "run")])[0].results).itertuples()
     assert (best.variant, best.ties) == (chosen, ties)
 
@@ -300,7 +302,11 @@ def test_the_place_of_the_least_gain_is_named_as_it_is(device, monkeypatch):
     assert {gain.worst_at.split(", ")[-1] for gain in tables.gains(device, "wgmma")} == {"60002304 elements"}
 
 
-def test_gains_over_the_published_kernels(device):
+def test_gains_over_the_published_kernels(tmp_path):
+    writer = gpu_folder()
+    for n in (64, 128):
+        writer.measure("wgmma", "f16", n, 1 << 23, "replay")
+    (device,) = load([writer.write(tmp_path / "run")])
     gains = {gain.method: gain for gain in tables.gains(device, "wgmma")}
     assert set(gains) == set(tables.PUBLISHED)
     published = tables.published()
@@ -314,6 +320,38 @@ def test_gains_over_the_published_kernels(device):
     assert gain.published_share == pytest.approx(np.prod(both["fraction"]) ** (1 / len(both)))
     assert tables.gains(replace(device, name="Another GPU"), "wgmma") == [] and tables.gains(device, "nobody") == []
     assert tables.gains(device, "wgmma", mode="replay") == list(gains.values()) and tables.gains(device, "wgmma", mode="host") == []
+
+
+def test_speedups_of_the_paper_are_over_its_grid(tmp_path):
+    """Ratios of 1 to 11 on it, at its edges too, and three beyond them."""
+    inside = [*((1 << k, 1 << 25) for k in range(7, 16)), (1 << 7, 1 << 15), (1 << 15, 1 << 15)]
+    outside = [(1 << 6, 1 << 25), (1 << 16, 1 << 25), (1 << 7, 1 << 26)]
+    writer = FolderWriter()
+    writer.context["device"]["name"] = "NVIDIA A100"  # whose published kernels are those of the run
+    for ratio, (n, elements) in [*enumerate(inside, 1), *((99, problem) for problem in outside)]:
+        for variant, time in (("warp_shuffle", ratio), ("auto", 1), ("peer:dao", ratio), ("peer:hadacore", 1)):
+            writer.measure(variant, "f16", n, elements, "replay", time_us=time)
+    found = tables.published_speedups(load([writer.write(tmp_path / "run")])[0])
+    assert found[["what", "points", "low", "median", "high", "least", "greatest"]].to_numpy().tolist() == [
+        ["the published kernels", 11, 2, 6, 10, 1, 11], ["warp_shuffle over auto", 11, 2, 6, 10, 1, 11]]  # fmt: skip
+
+
+def test_lines_of_speed_are_each_of_its_own_time(tmp_path):
+    writer = FolderWriter()
+    writer.measure("auto", "f16", 4096, 1 << 28, "replay", time_us=4, limit_us=2)
+    lines = tables.speed_lines(load([writer.write(tmp_path / "run")])[0], "f16", "replay", 64)
+    published = tables.published().query("dtype == 'f16' and mode == 'replay' and n == 4096 and elements == 2**28").set_index("method")["time_us"]
+    theirs = {f"{name}, published": published[method] for method, name in tables.PUBLISHED.items()}
+    assert dict(zip(lines["who"], 2**30 / lines["rate"] * 1e6)) == pytest.approx({"copy": 2, "fwht::transform": 4} | theirs)
+
+
+def test_a_few_rows_are_listed_from_256_elements_on(tmp_path):
+    writer = FolderWriter()
+    for n in (128, 256):
+        for mode, time in (("replay", 4), ("replay_pdl", 3)):
+            writer.measure("auto", "f16", n, 16 * n, mode, time_us=time, limit_us=2)
+    found = tables.few_rows(load([writer.write(tmp_path / "run")])[0], "f16")
+    assert found[["n", "rows", "time_us", "share", "pdl_us"]].to_numpy().tolist() == [[256, 16, 4, 0.5, 3]]
 
 
 def test_which_takes_the_nearest_row_count_and_its_mode(gpu, device):

@@ -13,6 +13,7 @@ JUNIT = """<testsuite>
 <testcase name="Problem.TextForm" time="0.0041" status="run"><system-out></system-out></testcase>
 <testcase name="memory_test.gpu.1" time="0.02" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
 <testcase name="Switched.Off" time="0" status="disabled"/>
+<testcase name="ConformanceGpu.0" time="1.1" status="run"/>
 <testcase name="ConformanceGpu.1" time="9.5" status="fail"><failure message=""/></testcase>
 <testcase name="ConformanceGpu.2" time="600.01" status="fail"><failure message="Timeout"/></testcase>
 </testsuite>"""
@@ -37,6 +38,7 @@ def build(tmp_path: Path) -> Path:
         "Problem.TextForm": ["host"],
         "Switched.Off": ["host"],
         "memory_test.gpu.1": ["gpu"],
+        "ConformanceGpu.0": ["gpu"],
         "ConformanceGpu.1": ["gpu"],
         "ConformanceGpu.2": ["slow", "gpu"],
     }
@@ -44,6 +46,7 @@ def build(tmp_path: Path) -> Path:
     (tmp_path / "ctest.json").write_text(json.dumps({"tests": tests}))
     (tmp_path / "ctest.xml").write_text(JUNIT)
     (tmp_path / "test_times").mkdir()
+    (tmp_path / "test_times" / "ConformanceGpu.0.xml").write_text(PASSING_SHARD)
     (tmp_path / "test_times" / "ConformanceGpu.1.xml").write_text(SHARD)
     (tmp_path / "test_times" / "ConformanceGpu.2.xml").write_text(PASSING_SHARD)
     return tmp_path
@@ -56,6 +59,7 @@ def test_has_a_row_for_every_case_that_was_to_run(build: Path) -> None:
         "Problem.TextForm,host,passed,0.0041",
         "memory_test.gpu.1,gpu,skipped,0.02",
         "Switched.Off,host,skipped,0",
+        "ConformanceGpu.naive/bf16/Impulses,gpu,passed,1",  # the time of the program is that of its cases
         "ConformanceGpu.naive/f16/Impulses,gpu,passed,0.25",
         "ConformanceGpu.naive/f16/Strides,gpu,failed,0.5",
         "ConformanceGpu.naive/f16/Throws,gpu,failed,0.5",

@@ -175,6 +175,9 @@ TEST(Compare, BoundsNameTheFirstWrongElement) {
   EXPECT_NE(verdict.message.find("row 3 column 6: expected "), std::string::npos) << verdict.message;
   EXPECT_NE(verdict.message.find(", got "), std::string::npos) << verdict.message;
 
+  limits.elementwise->coeffRef(0, 3) = kNan;
+  EXPECT_EQ(c.stats(limits).elementwise_violations, 2) << "a NaN bound is no permission";
+
   ErrorLimits rows;
   rows.row_relative = 1e-6;
   EXPECT_EQ(c.stats(rows).first_wrong_row, 3);

@@ -174,9 +174,44 @@ TEST(CheckedRun, OneWrongElementIsFoundWhereverItIs) {
   }
 }
 
-TEST(CheckedRun, NoTimeForAWrongResult) {
-  const Checked checked = check_with(
-      "f16/n1024/r16", [](const Plan&, std::uint16_t*, std::uint16_t* out) { flip_low_bits(out[5]); });
+// Of n = 2^k and of an operator of factors: by the bound of the element, whatever the statistics say.
+TEST(CheckedRun, AnElementJustOutsideItsBoundIsFound) {
+  for (const char* problem : {"f16/n1024/r55", "f16/28x64/r33"}) {
+    const Checked checked =
+        check_with(problem, [](const Plan&, std::uint16_t*, std::uint16_t* out) { out[5] ^= 2U; });
+    EXPECT_FALSE(checked.verdict) << problem;
+    EXPECT_EQ(checked.stats.elementwise_violations, 1) << problem;
+    EXPECT_EQ(checked.stats.first_wrong.column, 5) << problem;
+  }
+}
+
+// As of a published kernel, of which nothing is known but that it rounds.
+TEST(CheckedRun, OneWrongRowOfAPlanWithoutNumericsIsFound) {
+  class Unknown final : public Plan {
+   public:
+    Unknown(const Problem& problem, std::int64_t wrong_row)
+        : Plan(problem), correct_(plan(find_variant("cpu"), problem, this_device())), wrong_row_(wrong_row) {}
+    Numerics numerics() const override { return {}; }
+    Settings settings() const override { return {}; }
+
+   private:
+    void enqueue(const Operands& operands, Stream) const override {
+      correct_->execute(operands.in, operands.out);
+      auto* const out = static_cast<std::uint16_t*>(operands.out);
+      for (std::int64_t i = 0; wrong_row_ >= 0 && i < problem().n(); ++i)
+        out[wrong_row_ * problem().n() + i] ^= 0x20U;
+    }
+    std::unique_ptr<Plan> correct_;
+    std::int64_t wrong_row_;
+  };
+  const Problem problem = parse_problem("f16/n64/r256");
+  TruthCache truths(kPeriod);
+  const auto verdict_of = [&](std::int64_t wrong_row) {
+    Slices slices({Memory::host, problem.placement, problem.span_bytes(), problem.span_bytes_out()}, 1);
+    return check_plan(Unknown(problem, wrong_row), truths.of(problem, InputClass::normal, 1), slices).verdict;
+  };
+  EXPECT_TRUE(verdict_of(-1)) << verdict_of(-1).message;
+  EXPECT_NE(verdict_of(200).message.find("the relative L2 error of a row is"), std::string::npos);
 }
 
 TEST(CheckedRun, ARowThatIsOffByRoundingOnlyInALaterPeriodIsFound) {
@@ -240,6 +275,13 @@ TEST(CheckedRun, WritesPastTheEndAndIntoTheInputAreFound) {
     out[plan.problem().elements()] = 0;
   });
   EXPECT_FALSE(past.verdict);
+  for (const bool behind : {false, true}) {
+    const Checked input =
+        check_with("f16/n1024/r16/out", [&](const Plan& plan, std::uint16_t* in, std::uint16_t*) {
+          in[behind ? plan.problem().elements() : -1] = 0;
+        });
+    EXPECT_FALSE(input.verdict) << (behind ? "behind the input" : "in front of it");
+  }
   for (const std::int64_t element : {0, 1024 * 16, 1024 * 55 - 1}) {
     const Checked input = check_with(
         "f16/n1024/r55/out", [&](const Plan&, std::uint16_t* in, std::uint16_t*) { in[element] ^= 1U; });

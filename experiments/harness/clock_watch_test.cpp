@@ -123,6 +123,8 @@ TEST_F(ClockWatchTest, WhatHadALowClockIsMeasuredAgain) {
   for (int i = 0; i < Unthrottled::kInVain; ++i)
     EXPECT_EQ(unthrottled.measure("b", stays_low).measurements, Unthrottled::kMost);
   EXPECT_EQ(unthrottled.measure("b", stays_low).measurements, 1) << "it is the load itself";
+  EXPECT_EQ(unthrottled.measure("c", stays_low).measurements, Unthrottled::kMost)
+      << "that of the next may not be";
 }
 
 TEST_F(ClockWatchTest, WhatStaysThrottledIsMarkedAndSoonMeasuredOnce) {
@@ -135,6 +137,18 @@ TEST_F(ClockWatchTest, WhatStaysThrottledIsMarkedAndSoonMeasuredOnce) {
   EXPECT_EQ(unthrottled.measure("a", meeting(unthrottled, {kPower})).measurements, 1);
   EXPECT_EQ(unthrottled.measure("a", meeting(unthrottled, {0})).measurements, 1) << "cool again";
   EXPECT_EQ(unthrottled.measure("a", meeting(unthrottled, {kPower})).measurements, 3);
+}
+
+TEST_F(ClockWatchTest, AClockThatWasThrottledIsNoHighestClock) {
+  Unthrottled unthrottled{watch(), count_};
+  unthrottled.measure("a", [&] {
+    *mhz_ = 2400;  // before it was held down
+    *reasons_ = kPower;
+    unthrottled.watch().sample();
+    return summarize({1.0}, 1);
+  });
+  *reasons_ = 0;
+  EXPECT_EQ(unthrottled.measure("b", meeting(unthrottled, {0})).measurements, 1);
 }
 
 TEST_F(ClockWatchTest, ALoadThatThrottlesSpoilsNothingForTheNext) {

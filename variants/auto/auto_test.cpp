@@ -396,7 +396,7 @@ TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
     expect("bf16/36x1024/r1820>e4m3:row", two, two);
     for (const char* text :
          {"f16/36x1024/r64>mxfp8", "bf16/76x2x36x2/r192>mxfp4", "f16/60x4x28x2+signs/r192>int4:128",
-          "bf16/132x4x28x2/r64>nvfp4", "f16/d28x64/r3>e4m3:row"})
+          "bf16/132x4x28x2/r64>nvfp4", "f16/d28x64/r3>e4m3:row", "f16/d28x64/r4096>e4m3:row"})
       expect(text, two, one);
     for (const char* text : {"bf16/n32768/r64>int4:128", "bf16/28x512/r4096>e4m3:row",
                              "f16/28x1024/r64>mxfp4", "bf16/28x128+signs/r512>nvfp4"})

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/host/error.hpp"
+#include "variants/linear/auto/auto.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht {
@@ -109,6 +110,27 @@ TEST(LinearRegistry, EveryVariantSupportsWhatTheTableSays) {
     expect_golden(*variant, *row, row->a100, a100_description());
     expect_golden(*variant, *row, row->no_cuda, no_cuda_description());
   }
+}
+
+// From the measured number of tokens on 16-bit weights, of large layers the prefill form first.
+TEST(LinearRegistry, AutoChangesTheFormWhereItWasMeasured) {
+  const DeviceInfo device = h200_description();
+  const auto picked = [&](const char* text) -> std::string_view {
+    const LinearVariant* const choice = linear::automatic::choice_for(parse_linear_problem(text), device);
+    return choice == nullptr ? "none" : choice->name;
+  };
+  const auto refusal = [&](const char* name, const char* text) {
+    return find_linear_variant(name).supports(parse_linear_problem(text), device).why_not;
+  };
+  const std::string no_dense = refusal("dense_fp16", "f16/m64/n4096/k4096/w4g128");
+  const std::string no_prefill = refusal("w4a16_prefill", "f16/m64/n8192/k4096/w4g128");
+  if (!no_dense.empty() || !no_prefill.empty()) GTEST_SKIP() << no_dense << no_prefill;
+  EXPECT_EQ(picked("f16/m32/n8192/k4096/w4g128"), "w4a16");
+  EXPECT_EQ(picked("f16/m33/n8192/k4096/w4g128"), "w4a16_prefill");
+  EXPECT_EQ(picked("f16/m128/n8192/k4096/w4g128"), "w4a16_prefill");
+  EXPECT_EQ(picked("f16/m129/n8192/k4096/w4g128"), "dense_fp16");
+  EXPECT_EQ(picked("f16/m32/n4096/k8064/w4g128"), "w4a16");
+  EXPECT_EQ(picked("f16/m33/n4096/k8064/w4g128"), "dense_fp16") << "2^25 weights less a group of columns";
 }
 
 // Code of sm_90a runs on 9.0 alone, not on newer devices either. Everything else runs on all of them.
