@@ -28,7 +28,6 @@
 #include "common/host/error.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
-#include "experiments/harness/schema.hpp"
 #include "experiments/program_fixture.hpp"
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"

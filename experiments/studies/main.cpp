@@ -11,7 +11,6 @@
 #include "common/host/provenance.hpp"
 #include "common/host/run_main.hpp"
 #include "experiments/harness/cli.hpp"
-#include "experiments/harness/grid.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/tasks.hpp"
 #include "experiments/studies/attention/attention.hpp"

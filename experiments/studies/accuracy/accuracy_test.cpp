@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "experiments/harness/results_folder.hpp"
 #include "experiments/harness/schema.hpp"
 #include "variants/registry.hpp"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "reference/inputs.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::attention {
