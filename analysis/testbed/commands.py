@@ -485,17 +485,29 @@ SANITIZED = {
 }
 # True: with them. The longest one begins, so that the others fill the processes that it leaves idle towards its end.
 SANITIZERS = {"racecheck": False, "initcheck": False, "memcheck": True, "synccheck": True}
-# Tests that a tool leaves out, and why. Racecheck takes most of the time: it follows each access of a cluster.
+# Tests that a tool leaves out, and why: memcheck alone has all. Racecheck takes most of the time: it follows each access of a cluster.
+KERNELS_OF_OTHER_TYPES = {
+    "bf16, whose kernels are those of f16 with other conversions": ("*/bf16/*",),
+    "integers, whose kernels are those of floating point with other additions": ("*/i32/*", "*/i64/*"),
+}
 SPARED: dict[str, dict[str, tuple[str, ...]]] = {
-    "racecheck": {
-        "bf16, whose kernels are those of f16 with other conversions": ("*/bf16",),
-        "integers, whose kernels are those of floating point with other additions": ("*/i32", "*/i64"),
-        "rotate_then_quantize of fp32, which rotates by passes and butterflies and quantizes as of 16 bits": ("rotate_then_quantize/f32",),
+    "racecheck": KERNELS_OF_OTHER_TYPES
+    | {
+        "factors of fp32, whose kernels are those of f16 with other loads and stores": ("factors/f32/*",),
+        "rotate_then_quantize of fp32, which rotates by passes and butterflies and quantizes as of 16 bits": ("rotate_then_quantize/f32/*",),
     },
-    "initcheck": {
+    "initcheck": KERNELS_OF_OTHER_TYPES
+    | {
         "rotate_then_quantize of 16 bits, whose workspace tensor copies write, which the tool does not see": (
-            "rotate_then_quantize/f16",
-            "rotate_then_quantize/bf16",
+            "rotate_then_quantize/f16/*",
+            "rotate_then_quantize/bf16/*",
+        ),
+    },
+    "synccheck": KERNELS_OF_OTHER_TYPES
+    | {
+        "fp64 on one multiprocessor, where more than eight clusters of 16 blocks run, at which the tool's own code fails": (
+            "passes/f64/OneMultiprocessor",
+            "passes/f64/WithoutL2",
         ),
     },
 }
@@ -516,7 +528,7 @@ def command_sanitize(arguments: list[str]) -> int:
 
     Runs compute-sanitizer's memcheck, synccheck, racecheck and initcheck over small problems: the conformance tests of transforms
     and of linear layers, and Walsh spectra, convolutions and sketches. Up to 16 processes at once (logs in the build folder);
-    racecheck and initcheck leave out the variants that call cuBLASLt, and each something more; they say what and why.
+    racecheck and initcheck leave out the variants that call cuBLASLt, and all but memcheck something more; they say what and why.
     Needs compute-sanitizer and a CUDA device; exit code 2 without.
     """
     parse("sanitize", arguments)
@@ -534,19 +546,22 @@ def to_sanitize(programs: Path) -> list[Sanitized]:
     """Every program of the folder under every tool, the tool that takes longest first; says what is left out."""
     work = []
     for tool, with_all in SANITIZERS.items():
+        spared = SPARED.get(tool, {})
+        for why in spared:
+            say(f"compute-sanitizer {tool} leaves out {why}")
         for name, of_cublaslt in SANITIZED.items():
             left_out = () if with_all else of_cublaslt
-            without = [f"without {', '.join(left_out)}, whose kernels are cuBLASLt's"] if left_out else []
-            spared = SPARED.get(tool, {})
-            say(", ".join([f"compute-sanitizer {tool}, {Path(name).name}", *without, *(f"without {why}" for why in spared)]))
-            work.append(Sanitized(programs / name, tool, (*left_out, *(test for tests in spared.values() for test in tests))))
+            without = f", without {', '.join(left_out)}, whose kernels are cuBLASLt's" if left_out else ""
+            say(f"compute-sanitizer {tool}, {Path(name).name}{without}")
+            patterns = (*(f"{variant}/*" for variant in left_out), *(test for tests in spared.values() for test in tests))
+            work.append(Sanitized(programs / name, tool, patterns))
     return work
 
 
 def sanitizer_shards(work: Sanitized, logs: Path, processes: int) -> list[tuple[Path, list[str | Path], dict[str, str]]]:
     """Log, command and what it adds to the environment, for each part of the tests."""
     program, tool, left_out = work
-    tests = "--gtest_filter=SanitizeGpu.*" + ("-" + ":".join(f"SanitizeGpu.{name}/*" for name in left_out) if left_out else "")
+    tests = "--gtest_filter=SanitizeGpu.*" + ("-" + ":".join(f"SanitizeGpu.{pattern}" for pattern in left_out) if left_out else "")
     command: list[str | Path] = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
     count = run([program, tests, "--gtest_list_tests"], stdout=subprocess.PIPE).stdout.count("\n  ")
     if count == 0:
