@@ -701,7 +701,7 @@ def _decoded(codes: Any, element: str) -> Any:
 
     if element in ("e4m3", "int8"):
         return codes.to(torch.float32)
-    halves = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).view(torch.int8)
+    halves = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).to(torch.int8)
     if element == "int4":
         return ((halves ^ 8) - 8).to(torch.float32)
     size = halves & 7  # twice the number is 0 1 2 3 | 4 6 | 8 12: below 4, from 4 on, from 6 on
