@@ -127,8 +127,8 @@ TEST(LinearRegistry, AutoChangesTheFormWhereItWasMeasured) {
   if (!no_dense.empty() || !no_prefill.empty()) GTEST_SKIP() << no_dense << no_prefill;
   EXPECT_EQ(picked("f16/m32/n8192/k4096/w4g128"), "w4a16");
   EXPECT_EQ(picked("f16/m33/n8192/k4096/w4g128"), "w4a16_prefill");
-  EXPECT_EQ(picked("f16/m128/n8192/k4096/w4g128"), "w4a16_prefill");
-  EXPECT_EQ(picked("f16/m129/n8192/k4096/w4g128"), "dense_fp16");
+  EXPECT_EQ(picked("f16/m192/n8192/k4096/w4g128"), "w4a16_prefill");
+  EXPECT_EQ(picked("f16/m193/n8192/k4096/w4g128"), "dense_fp16");
   EXPECT_EQ(picked("f16/m32/n4096/k8064/w4g128"), "w4a16");
   EXPECT_EQ(picked("f16/m33/n4096/k8064/w4g128"), "dense_fp16") << "2^25 weights less a group of columns";
 }

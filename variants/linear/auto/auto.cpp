@@ -24,7 +24,7 @@ struct Crossovers : MeasuredOn {
 /// One line a device: at every n = k that was measured there (4096, 8192, 16384). A class that nobody
 /// measured goes by the first.
 std::span<const Crossovers> measured() {
-  static const Crossovers all[] = {{{"NVIDIA H200", 90, 132}, 33, 33, 128, std::int64_t{1} << 25}};
+  static const Crossovers all[] = {{{"NVIDIA H200", 90, 132}, 33, 33, 192, std::int64_t{1} << 25}};
   return all;
 }
 
