@@ -105,8 +105,10 @@ class Fp8Linear(_KeepsTypes):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
         def said(text: torch.Tensor, has_signs: bool) -> str:
-            return (bytes(text.tolist()).decode() or "nothing") + (" with signs" if has_signs else "")
+            return (bytes(text.tolist()).decode().removesuffix("+signs") or "nothing") + (" with signs" if has_signs else "")
 
+        if not any(key.startswith(prefix) for key in state_dict):  # nothing of this module
+            return super()._load_from_state_dict(state_dict, prefix, *others)
         own = self.get_extra_state()
         theirs = said(state_dict.get(f"{prefix}_extra_state", own), f"{prefix}signs" in state_dict)
         if theirs != (ours := said(own, self.signs is not None)):
@@ -270,7 +272,8 @@ def rotate_linear(
     require_memory(linear.weight, linear.bias)
     weight = linear.weight if side == "in" else linear.weight.t()
     rotated = operators.transform(weight.contiguous(), operator, signs=signs)
-    if side == "out" and linear.bias is not None:
-        linear.bias.copy_(operators.transform(linear.bias.detach(), operator, signs=signs))
-    linear.weight.copy_(rotated if side == "in" else rotated.t())
+    bias = operators.transform(linear.bias.detach(), operator, signs=signs) if side == "out" and linear.bias is not None else None
+    linear.weight.copy_(rotated if side == "in" else rotated.t())  # first: an expanded one cannot be written
+    if bias is not None:
+        linear.bias.copy_(bias)
     return linear

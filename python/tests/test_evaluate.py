@@ -20,7 +20,7 @@ transformers = pytest.importorskip("transformers", minversion="5")
 from safetensors.torch import load_file
 
 import fwht.evaluate  # noqa: E402
-from fwht.evaluate import cost, gptq, hooks, measure, outliers, program, rotate, schemes  # noqa: E402
+from fwht.evaluate import cost, gptq, hooks, measure, outliers, program, rotate, schemes, tasks  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {
@@ -79,6 +79,72 @@ def test_a_rotated_model_is_not_the_same_in_a_format():
     with torch.no_grad():
         rows = {text: turned(model_of("llama").float(), text, "w4a4-int4")(ids, use_cache=False).logits for text in ("folded", "rotated")}
     assert not torch.allclose(rows["folded"], rows["rotated"], atol=1e-3)
+
+
+def _tied_in_secret(model):
+    model.lm_head.weight = model.model.embed_tokens.weight
+
+
+def _shares_a_layer(model):
+    model.model.layers[1].mlp = model.model.layers[0].mlp
+
+
+def _is_parametrized(model):
+    torch.nn.utils.parametrizations.weight_norm(model.model.layers[1].self_attn.q_proj)
+
+
+def _is_pruned(model):
+    from torch.nn.utils import prune
+
+    prune.l1_unstructured(model.model.layers[1].mlp.up_proj, "weight", 0.1)
+
+
+def _is_quantized(model):
+    model.model.layers[1].mlp.down_proj = fwht.nn.Fp8Linear(model.model.layers[1].mlp.down_proj.weight)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "words"),
+    [
+        (_shares_a_layer, ValueError, "layers.0.mlp.gate_proj.weight and model.layers.1.mlp.gate_proj.weight are one parameter"),
+        (_is_parametrized, TypeError, "the weight of model.layers.1.self_attn.q_proj is computed from other parameters"),
+        (_is_pruned, TypeError, "the weight of model.layers.1.mlp.up_proj is computed from other parameters"),
+        (_is_quantized, TypeError, "model.layers.1.mlp.down_proj is a fwht.nn.Fp8Linear, not a torch.nn.Linear"),
+    ],
+)
+def test_weights_that_cannot_be_rotated_are_refused_before_anything_changes(spoil, error, words):
+    model = model_of("llama")
+    spoil(model)
+    before = {name: each.clone() for name, each in model.state_dict().items() if isinstance(each, torch.Tensor)}
+    with pytest.raises(error, match=words):
+        rotate.rotate_model(model, "R1,R2")
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items() if name in before)
+
+
+def test_a_head_that_is_the_embedding_is_untied_whatever_the_configuration_says():
+    model, ids = model_of("llama"), torch.arange(24)[None]
+    _tied_in_secret(model)
+    expected = _logits(model, ids)
+    assert (_logits(turned(model, "R1"), ids) - expected).norm() <= 1e-12 * expected.norm()
+
+
+def test_hooks_are_replaced_and_fit_the_weights():
+    model, ids, rotation = model_of("llama"), torch.arange(24)[None], rotate.Rotation.parse("R1,R2,R4")
+    expected = _logits(model, ids)
+    rotated = turned(model, "R1,R2,R4")
+    hooks.install(rotated, schemes.SCHEMES["none"], rotation)
+    assert (_logits(rotated, ids) - expected).norm() <= 1e-12 * expected.norm()
+    for other in (rotate.Rotation.parse("R1,R2"), rotate.Rotation.parse("R4", 1), rotate.Rotation.parse("block32")):
+        with pytest.raises(ValueError, match="the weights have R4 of seed 0 for an online rotation, and .* is to be done online"):
+            hooks.install(rotated, schemes.SCHEMES["kv8"], other)
+    with pytest.raises(ValueError, match="the weights have nothing for an online rotation, and R4 of seed 0 is to be done online"):
+        hooks.install(model_of("llama"), schemes.SCHEMES["none"], rotation)
+
+
+def test_dropout_of_attention_acts():
+    q, k, v = (torch.randn(1, 2, 64, 32, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    once, again = (hooks.attention(SimpleNamespace(), q, k, v, None, dropout=0.5)[0] for _ in range(2))
+    assert not torch.equal(once, again)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +340,8 @@ SCHEMES = {
 @pytest.mark.parametrize("turns", ["R3", "block32"])
 def test_a_scheme_does_what_its_name_says(turns, monkeypatch):
     """In the codes that are made, not in the table of names; R3 turns queries and keys, and so do blocks."""
-    found, model, rotation = {}, model_of("llama", num_hidden_layers=1).float(), rotate.Rotation.parse(turns)
+    rotation = rotate.Rotation.parse(turns)
+    found, model = {}, rotate.rotate_weights(model_of("llama", num_hidden_layers=1).float(), rotation)
 
     def round_trip(x, encoding, rotate=False, signs=None):
         part = {2: "weights", 3: "inputs"}.get(x.dim()) or "qkv"[int(x.flatten()[0])]
@@ -351,6 +418,36 @@ def test_a_run_goes_on_where_it_was(demo, capsys):
     assert capsys.readouterr().err.strip() == "kv4, rotated: 1 of 1"
     assert program.main(["--demo", "--seed", "1", "--output", str(demo)]) == 2
     assert "is of another run (seed differ)" in capsys.readouterr().err
+    whole = path.read_text()
+    data["about"]["later"] = 1  # of a version that asks for more
+    path.write_text(json.dumps(data))
+    assert program.main(["--demo", "--output", str(demo)]) == 2
+    assert "is of another run (later differ)" in capsys.readouterr().err
+    path.write_text(whole)
+
+
+def test_a_loss_beyond_all_numbers_is_a_row_too(tmp_path, capsys):
+    results = program._Results(tmp_path / "evaluation.json", {})
+    results.put("kv4", "plain", np.array([[800.0, 1.0, 0.5]] * 3), None)
+    assert 1e307 < results.data["summary"][0]["perplexity"] < float("inf")
+    assert " 8.22e+307 " in program.table(results.data, ["kv4"], ["plain"])
+
+
+def test_what_makes_the_tokens_and_the_tasks_makes_the_run(tmp_path):
+    (tmp_path / "merges.txt").write_text("a b")
+    (tmp_path / "data.jsonl").write_text("{}")
+    task = {"task": "mine", "dataset_kwargs": {"data_files": {"test": [str(tmp_path / "data.jsonl")]}}}
+    before = program._hash(tmp_path), tasks.said_of(task)
+    (tmp_path / "merges.txt").write_text("b a")
+    (tmp_path / "data.jsonl").write_text("[]")
+    assert program._hash(tmp_path) != before[0] and tasks.said_of(task) != before[1]
+    assert tasks.said_of(task).startswith("mine ") and tasks.said_of("mmlu") == "mmlu"
+    assert tasks.said_of(task | {"num_fewshot": 3}) != tasks.said_of(task)
+
+
+def test_outliers_are_refused_by_name_where_a_length_has_no_rotation():
+    with pytest.raises(ValueError, match="--outliers rotates all inputs of layers, queries, keys and values: n=18"):
+        outliers.check(transformers.LlamaConfig(hidden_size=72, num_attention_heads=4, intermediate_size=224, head_dim=18))
 
 
 @pytest.mark.parametrize(
@@ -425,7 +522,6 @@ def _tokenizer_of_many(folder):
             torch.cuda.is_available(), reason="there is one")),
         *[(_evaluation(text), [], f"evaluation.json is damaged .{words}.*; remove it, or name another --output") for text, words in (
             ('{"about": {', "Expecting"), ("[]", "it has no about"), ('{"about": {}}', "it has no rows"))],
-        (lambda folder: None, ["--save", "x", "--rotations", ""], "no rotation ''"),
     ],
 )
 def test_bad_input_is_one_sentence(tiny, capsys, spoil, more, sentence):
@@ -679,6 +775,15 @@ def test_saving_from_the_command_line(tiny, capsys):
         assert (_logits(load(folder), ids) - expected).norm() < 0.02 * expected.norm()  # the demo's weights are bfloat16
     assert program.main([str(folder), "--text", str(tiny.parent / "text")]) == 2
     assert "is quantized or rotated already" in capsys.readouterr().err
+    assert program.main([str(tiny), "--save", str(tiny.parent / "other"), "--rotations", ""]) == 2
+    assert "no rotation ''" in capsys.readouterr().err
+    for more, words in (
+        ([str(tiny), "--save", "other", "--formats", "kv4"], "--formats is given, but --save measures nothing"),
+        (["--demo", "--text", "text"], "--text text: --demo has a text of its own"),
+    ):
+        with pytest.raises(SystemExit):
+            program.main(more)
+        assert words in capsys.readouterr().err
     assert program.main([str(tiny), "--save", str(tiny.parent / "other"), "--rotations", "rotated"]) == 2
     assert "R3 and blocks are done online alone" in capsys.readouterr().err and not (tiny.parent / "other").exists()
 
@@ -714,9 +819,11 @@ def test_nothing_is_written_over(tiny, capsys, monkeypatch):
 
 
 def test_a_loaded_model_with_r4_is_not_saved_without_it(tmp_path):
-    fwht.evaluate.save_rotated(model_of("llama").float(), tmp_path / "a", "R4")
+    original = model_of("llama").float()
+    with pytest.warns(UserWarning, match="R4 is in the weights alone"):
+        fwht.evaluate.save_rotated(original, tmp_path / "a", "R4")
     model = fwht.evaluate.load_rotated(tmp_path / "a")
-    for each in (model, copy.deepcopy(model)):
+    for each in (original, model, copy.deepcopy(model)):
         with pytest.raises(NotImplementedError, match="has R4 online, which save_pretrained would lose"):
             each.save_pretrained(tmp_path / "b")
     before = [parameter.clone() for parameter in model.parameters()]
@@ -724,6 +831,7 @@ def test_a_loaded_model_with_r4_is_not_saved_without_it(tmp_path):
         with pytest.raises(ValueError, match="has R4 or blocks online already, as of load_rotated; rotate the original"):
             fwht.evaluate.save_rotated(model, tmp_path / "b", text)
     assert all(map(torch.equal, before, model.parameters())) and not (tmp_path / "b").exists()
+    assert fwht.evaluate.load_rotated(tmp_path / "a", output_loading_info=True)[1]["missing_keys"] in ([], set())
     with pytest.raises(TypeError, match="config= is given, but .*a has R4"):
         fwht.evaluate.load_rotated(tmp_path / "a", config=model.config)
     path = tmp_path / "a" / "config.json"
@@ -759,8 +867,6 @@ EXAMPLE = ROOT / "python" / "examples" / "tasks" / "python_words.yaml"
      ("{test: hf://a}", {"test": "hf://a"})],
 )  # fmt: skip
 def test_data_lie_beside_their_task(tmp_path, given, found):
-    from fwht.evaluate import tasks
-
     (tmp_path / "x.yaml").write_text(f"task: x\ndataset_kwargs:\n  data_files: {given}\n")
     made = tasks._of_file(tmp_path / "x.yaml")["dataset_kwargs"]["data_files"]
     assert made == json.loads(json.dumps(found).replace("{}", str(tmp_path.resolve())))
@@ -774,7 +880,7 @@ def test_tasks_of_lm_eval_without_a_network(tmp_path, monkeypatch, capsys):
     assert program.main([*asked, "--output", str(tmp_path)]) == 0
     data = json.loads((tmp_path / "evaluation.json").read_text())
     accuracy = [data["tasks"]["python_words"]["acc"], *(data["rows"][f"w4a4-int4|{mode}"]["tasks"]["python_words"]["acc"] for mode in ("folded", "rotated"))]
-    assert data["about"]["tasks"] == ["python_words"]
+    assert re.fullmatch("python_words [0-9a-f]{16}", *data["about"]["tasks"])
     assert 0.25 < accuracy[0]["value"] <= 1 and all(0 <= each["value"] <= 1 and 0 < each["standard_error"] < 0.2 for each in accuracy)
     assert re.search(r"python_words, acc: 0\.\d+ \+- 0\.\d+ unquantized\n  w4a4-int4          folded 0\.\d+ \+- .*, rotated 0\.", capsys.readouterr().out)
 

@@ -738,6 +738,10 @@ def test_a_state_of_another_rotation_is_refused():
         assert torch.equal(other.codes.view(torch.uint8), codes.view(torch.uint8))  # nothing is loaded
     with pytest.raises(ValueError, match="rotates by 64 with signs; this one rotates by 64$"):
         second.load_state_dict(signed.state_dict(), strict=False)
+    two = torch.nn.Sequential(torch.nn.Linear(64, 64), signed)  # of which a state may have a part
+    assert "1.codes" in two.load_state_dict(torch.nn.Sequential(torch.nn.Linear(64, 64)).state_dict(), strict=False).missing_keys
+    named = make(operator="64+signs", signs=fwht.operators.random_signs(64, 1))
+    assert signed.load_state_dict(named.state_dict()) and torch.equal(signed(x), named(x))
     before = {name: each for name, each in first.state_dict().items() if name != "_extra_state"}
     with pytest.raises(RuntimeError, match='Missing key.*"_extra_state"'):
         second.load_state_dict(before)

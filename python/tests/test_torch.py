@@ -642,6 +642,12 @@ def test_rotate_linear_refuses_before_it_changes_anything():
         fwht.nn.rotate_linear(linear, "out")
     with pytest.raises(ValueError, match="side='up'"):
         fwht.nn.rotate_linear(linear, "up")
+    expanded = torch.nn.Linear(64, 64)
+    expanded.weight = torch.nn.Parameter(torch.randn(1, 64).expand(64, 64))
+    bias = expanded.bias.detach().clone()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        fwht.nn.rotate_linear(expanded, "out")
+    assert torch.equal(expanded.bias, bias)
     assert all(torch.equal(linear.state_dict()[key], before[key]) for key in before)
 
 

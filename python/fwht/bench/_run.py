@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
+from .. import variants
 from . import _attention, _chains, _layers, _library, _linear, _long, _walsh
 from .peers import PEERS, Checkout, Peer, ThisPackage
 
@@ -97,6 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name, kind in PEERS.items():
                 print(f"{name:<11} {kind.summary}\n{'':<11} {kind().missing() or 'here: ' + json.dumps(kind().settings())}")
             return 0
+        known = ["none", *(variant.name for variant in variants())]
+        if options.through_python not in known:
+            raise ValueError(f"--through-python {options.through_python}: no such variant; known: {', '.join(known)}")
         peers, sentences = chosen_peers(options.peer)
         if options.through_python != "none":
             peers.append(ThisPackage(options.through_python))

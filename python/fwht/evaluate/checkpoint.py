@@ -14,7 +14,7 @@ import transformers
 
 from .. import operators
 from . import hooks
-from .rotate import Rotation, check, rotate_weights
+from .rotate import MARK, Rotation, check, rotate_model, rotate_weights
 from .schemes import Scheme
 
 _TARGETS = "re:.*mlp[.]down_proj$"
@@ -28,7 +28,8 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     Args:
         model, rotations, seed: as `fwht.rotate_model`. With R4 the folder takes 2 n^2 bytes more in 16 bits, for rows of n =
             intermediate_size, and its reader must know `transform_config`: vLLM, `compressed_tensors.transform`, `load_rotated`.
-            transformers 5 itself does not: it raises ImportError without compressed-tensors, and leaves R4 out with it.
+            transformers 5 itself does not: it raises ImportError without compressed-tensors, and leaves R4 out with it. The model in
+            memory then wants R4 online, as that of `fwht.rotate_model`, and cannot be saved again by `save_pretrained`.
         folder: made where it is missing; one that holds anything is refused, so that no checkpoint is written over, least of all the
             one that the model was read from.
 
@@ -44,7 +45,7 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     if "R4" not in rotation.names:
         _save(rotate_weights(model, rotation), folder)
         return
-    rotate_weights(model, rotation)
+    rotate_model(model, rotation)
     n = model.config.intermediate_size
     model.config.quantization_config = {
         "quant_method": "compressed-tensors", "format": "dense", "config_groups": {}, "ignore": [],
@@ -55,6 +56,7 @@ def save_rotated(model: Any, folder: str | Path, rotations: str | Rotation = "R1
     model.config.fwht = {"rotations": sorted(rotation.names), "seed": rotation.seed, "operator": operators.operator_for(n)}
     matrix = _matrix(rotation.mlp_signs(model), n).to(model.dtype)
     _save(model, folder, state_dict=model.state_dict() | {_MATRIX: matrix})
+    model.save_pretrained = _refuse_to_save  # its config.json would name a matrix that it leaves out
 
 
 def _save(model: Any, folder: str | Path, **options: Any) -> None:
@@ -102,15 +104,19 @@ def load_rotated(folder: str | Path, **options: Any) -> Any:
     before = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # else it warns of the matrix, which only others read
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, **options)
+        found = transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, **options)
     finally:
         transformers.utils.logging.set_verbosity(before)
+    model = found[0] if isinstance(found, tuple) else found  # with output_loading_info
     model.save_pretrained = _refuse_to_save
-    return hooks.install(model, Scheme("none"), Rotation(frozenset(("R4",)), seed=about["seed"]))
+    rotation = Rotation(frozenset(("R4",)), seed=about["seed"])
+    setattr(model, MARK, rotation)
+    hooks.install(model, Scheme("none"), rotation)
+    return found
 
 
 def _refuse_to_save(*_: Any, **__: Any) -> NoReturn:
-    raise NotImplementedError("a model of load_rotated has R4 online, which save_pretrained would lose; copy its folder, or rotate the original by save_rotated")
+    raise NotImplementedError("the model has R4 online, which save_pretrained would lose; copy its folder, or rotate the original by save_rotated")
 
 
 def _matrix(signs: operators.Signs, n: int) -> torch.Tensor:

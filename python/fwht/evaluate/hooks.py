@@ -13,14 +13,14 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 from .. import hadamard_transform, operators
 from ..quantize import layout_of, round_trip
 from .gptq import round_weights
-from .rotate import STATE, Rotation, head_length, linears
+from .rotate import MARK, STATE, Rotation, head_length, linears
 from .schemes import Scheme
 
 ATTENTION = "fwht"  # as `attn_implementation` knows it
 _TAP = "_fwht_tap"
 
 
-def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: Any = None, **_: Any) -> tuple[Any, None]:
+def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: Any = None, dropout: float = 0.0, **_: Any) -> tuple[Any, None]:
     """What transformers calls behind RoPE and behind the cache: the place of R3 and of the cache's format."""
     scheme, rotation = getattr(module, STATE, (None, None))
     if scheme is not None and rotation is not None:
@@ -31,7 +31,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         tap(query, key, value)
     causal = attention_mask is None and query.shape[2] > 1
     out = functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, is_causal=causal, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+        query, key, value, attn_mask=attention_mask, dropout_p=dropout, is_causal=causal, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )
     return out.transpose(1, 2).contiguous(), None
 
@@ -60,17 +60,24 @@ def check(model: Any, scheme: Scheme) -> None:
 
 
 def install(model: Any, scheme: Scheme, rotation: Rotation, calibration: torch.Tensor | None = None, batch: int = 1) -> Any:
-    """Hooks what happens online into a model that `rotate_model` has rotated, and quantizes its weights, in place.
+    """Hooks what happens online into a model that `rotate_model` has rotated, and quantizes its weights, in place. What an earlier call
+    hooked in is replaced.
 
-    Where scheme or rotation change queries, keys or values, the model's attention becomes `ATTENTION`.
+    Raises ValueError where R4 or blocks are in the weights and not in `rotation`, or the reverse, or of another seed. Where scheme or rotation change queries, keys or values, the model's attention becomes `ATTENTION`.
 
     calibration: blocks of text, int64 (blocks, length), `batch` at once; a scheme with gptq needs them, ValueError otherwise.
     """
     if scheme.gptq and (calibration is None or not len(calibration)):
         raise ValueError(f"{scheme.name} is calibrated on blocks of text behind those that are measured, and there are none")
+    made = getattr(model, MARK, Rotation())
+    if (there := _online(made)) != (asked := _online(rotation)):
+        raise ValueError(f"the weights have {there} for an online rotation, and {asked} is to be done online; both must be the same")
     signs = rotation.mlp_signs(model) if "R4" in rotation.names else None
     with torch.no_grad():
         for name, module in linears(model):
+            for key, hook in list(module._forward_pre_hooks.items()):
+                if getattr(hook, "func", None) is _before:
+                    del module._forward_pre_hooks[key]
             turns = signs is not None and name.endswith("down_proj")
             if scheme.inputs or turns or rotation.block:
                 module.register_forward_pre_hook(
@@ -88,6 +95,12 @@ def install(model: Any, scheme: Scheme, rotation: Rotation, calibration: torch.T
             for _, module in linears(model):
                 module.weight.copy_(round_trip(module.weight, scheme.weights))
     return model
+
+
+def _online(rotation: Rotation) -> str:
+    """What weights and inputs must have in common, in words."""
+    parts = [f"R4 of seed {rotation.seed}"] * ("R4" in rotation.names) + [f"block{rotation.block}"] * bool(rotation.block)
+    return " and ".join(parts) or "nothing"
 
 
 def _before(module: Any, arguments: tuple[Any, ...], *, encoding: str, signs: Any, turns: bool, block: int) -> tuple[Any, ...]:

@@ -11,8 +11,19 @@ import torch
 from .. import operators
 from .hooks import _TAP
 from .measure import Text
+from .rotate import head_length
 
 SITES = {"attention": "self_attn.q_proj", "output": "self_attn.o_proj", "mlp": "mlp.gate_proj", "down": "mlp.down_proj"}
+
+
+def check(config: Any) -> None:
+    """Raises ValueError where a length that is looked at has no operator."""
+    head = head_length(config)
+    for n in (config.hidden_size, head * config.num_attention_heads, config.intermediate_size, head):
+        try:
+            operators.operator_for(n)
+        except ValueError as error:
+            raise ValueError(f"--outliers rotates all inputs of layers, queries, keys and values: {str(error).removeprefix('fwht: ')}") from error
 
 
 def outliers(model: Any, text: Text, batch: int) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ import transformers
 
 from .. import __version__, build_info
 from . import checkpoint, hooks, measure, rotate, schemes
+from . import outliers as outliers_of
 from . import tasks as tasks_of
 from .cost import cost
 from .measure import interval
-from .outliers import outliers
 
 RESULTS = "evaluation.json"
 DEMO = Path(__file__).with_name("tiny.tar.xz")
@@ -47,8 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if asked.demo == bool(asked.model):
         parser.error("name a folder of a model, or --demo")
+    if asked.demo and asked.text:
+        parser.error(f"--text {asked.text}: --demo has a text of its own")
     if not asked.demo and asked.text is None and not asked.save:
         parser.error("--text FILE is missing: what the model is measured on")
+    measuring = ("text", "formats", "tokens", "length", "calibration", "batch", "cost", "outliers", "tasks", "output")
+    in_vain = [f"--{name}" for name in measuring if asked.save and getattr(asked, name) != parser.get_default(name)]
+    if in_vain:
+        parser.error(f"{in_vain[0]} is given, but --save measures nothing")
     try:
         with _model_folder(asked) as (folder, text):
             return evaluate(asked, folder, text)
@@ -142,6 +149,8 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda: PyTorch finds no CUDA device; --device cpu needs none")
+    if asked.outliers:
+        outliers_of.check(transformers.AutoConfig.from_pretrained(folder))
     if asked.cost and device != "cuda":
         raise ValueError("--cost times a GPU, and the device is the CPU")
 
@@ -161,7 +170,9 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     for rotation in rotations.values():
         rotate.check(model, rotation)
     if asked.save:
-        checkpoint.save_rotated(model, asked.save, rotations[modes[0]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of the model in memory, which ends here
+            checkpoint.save_rotated(model, asked.save, rotations[modes[0]])
         tokenizer.save_pretrained(asked.save)
         print(f"{asked.save}: the same model with {modes[0].replace('+', ', ')} in its weights")
         return 0
@@ -178,7 +189,7 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         "model": "demo" if asked.demo else folder.resolve().name, "model_sha256": _hash(folder), "family": config.model_type,
         "blocks": len(blocks.blocks), "length": length, "batch": asked.batch,  # over which one scale of a tensor goes
         "text_sha256": blocks.sha256, "dtype": dtype, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "seed": asked.seed,
-        "tasks": [task["task"] if isinstance(task, dict) else task for task in tasks],
+        "tasks": [tasks_of.said_of(task) for task in tasks],
         "calibration_blocks": 0 if calibration is None else len(calibration),
         "fwht": __version__, "library": library, "python": platform.python_version(), "torch": torch.__version__,
         "transformers": transformers.__version__, "numpy": np.__version__,
@@ -190,11 +201,11 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     if not np.isfinite(reference.loss).all():
         raise ValueError(f"the loss of the model itself is not finite in {dtype}; --dtype names another type")
     if asked.outliers and "outliers" not in results.data:
-        results.add("outliers", outliers(model, measure.Text(blocks.blocks[:16], blocks.sha256), asked.batch))
+        results.add("outliers", outliers_of.outliers(model, measure.Text(blocks.blocks[:16], blocks.sha256), asked.batch))
     if tasks and "tasks" not in results.data:
         results.add("tasks", tasks_of.scores(model, tokenizer, tasks, asked.batch))
     del model
-    print(f"{len(blocks.blocks)} blocks of {length} tokens, {device}, {dtype}; perplexity {math.exp(reference.loss.mean()):.3f}", flush=True)
+    print(f"{len(blocks.blocks)} blocks of {length} tokens, {device}, {dtype}; perplexity {_short(_perplexity(reference.loss))}", flush=True)
     results.add("loss", _stored(reference.loss))
 
     models = _Rotated(load, rotations)
@@ -249,7 +260,7 @@ def _hash(folder: Path) -> str:
     """Of the files that make the model: its configuration, weights and tokenizer."""
     hasher = hashlib.sha256()
     for path in sorted(folder.iterdir()):
-        if path.suffix in (".json", ".safetensors", ".bin", ".model") and path.name != RESULTS:  # --output may name this folder
+        if path.suffix in (".json", ".safetensors", ".bin", ".model", ".txt", ".tiktoken") and path.name != RESULTS:  # --output may name this folder
             hasher.update(f"{path.name}\0{path.stat().st_size}\0".encode())
             with path.open("rb") as file:
                 while piece := file.read(1 << 22):
@@ -278,7 +289,7 @@ class _Results:
         if path.exists():
             earlier = _read(path)
             if earlier["about"] != about:
-                differ = [key for key, value in about.items() if earlier["about"].get(key) != value]
+                differ = [key for key in earlier["about"] | about if earlier["about"].get(key) != about.get(key)]
                 raise ValueError(f"{path} is of another run ({', '.join(differ)} differ); name another --output")
             self.data = earlier
         else:
@@ -349,6 +360,14 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def _perplexity(losses: Any) -> float:
+    return math.exp(min(float(np.mean(losses)), 709.0))  # of more there is no number
+
+
+def _short(perplexity: float) -> str:
+    return f"{perplexity:.3f}" if perplexity < 1e6 else f"{perplexity:.3g}"
+
+
 def _baseline(rows: dict[str, Any], scheme: str) -> np.ndarray | None:
     """KL by block of the better of plain and folded."""
     known = [np.array(rows[f"{scheme}|{base}"]["kl"]) for base in BASELINES if f"{scheme}|{base}" in rows]
@@ -373,7 +392,7 @@ def summary(rows: dict[str, Any]) -> list[dict[str, Any]]:
         low, high = interval(kl)
         turned = mode not in BASELINES and name != "none" and base is not None and base.mean() > 0
         found.append({
-            "format": name, "rotation": mode, "perplexity": math.exp(np.mean(values["loss"])), "kl": float(kl.mean()), "kl_low": low, "kl_high": high,
+            "format": name, "rotation": mode, "perplexity": _perplexity(values["loss"]), "kl": float(kl.mean()), "kl_low": low, "kl_high": high,
             "same": float(np.mean(values["same"])), "recovered": float(1 - kl.mean() / base.mean()) if turned and base is not None else None,
             "verdict": verdict(rows, name, mode) if mode not in BASELINES else "",
         })  # fmt: skip
@@ -410,7 +429,7 @@ def table(data: dict[str, Any], names: list[str], modes: list[str]) -> str:
                 lines.append(f"{name:18} {mode:9} not measured: {data['refused'][key]}")
             if row := known.get((name, mode)):
                 kl = f"{1e3 * row['kl']:.3f} [{1e3 * row['kl_low']:.3f}, {1e3 * row['kl_high']:.3f}]"
-                lines.append(f"{name:18} {mode:9} {row['perplexity']:10.3f} {kl:>26} {100 * row['same']:13.2f}  {row['verdict']}".rstrip())
+                lines.append(f"{name:18} {mode:9} {_short(row['perplexity']):>10} {kl:>26} {100 * row['same']:13.2f}  {row['verdict']}".rstrip())
     for task, metrics in data.get("tasks", {}).items():
         for metric, score in metrics.items():
             lines.append(f"{task}, {metric}: {_score(score)} unquantized")

@@ -94,7 +94,8 @@ def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int |
     Returns: model, which computes the same function with R1 and R2, up to one rounding of every weight.
 
     Raises TypeError for what is no causal language model of transformers, or no rotation; ValueError for another
-    family, a layer without an operator of its length, a seed beside that of a `Rotation`, and weights without numbers.
+    family, a layer without an operator of its length, a seed beside that of a `Rotation`, and weights without numbers,
+    of inference mode, or shared by layers; TypeError for weights of parametrizations, pruning, or quantized layers, too.
     So it does for a model that has R4 or blocks online already, or in its weights where they are asked for again.
     Nothing is changed then.
 
@@ -118,10 +119,10 @@ def rotate_weights(model: Any, rotation: Rotation) -> Any:
         setattr(model, MARK, rotation)
     residual, values, mlp = _maps(model, rotation)
     config, body = model.config, model.model
-    if config.tie_word_embeddings:
+    if model.lm_head.weight is body.embed_tokens.weight:
         tied = model.lm_head.weight
         model.lm_head.weight = torch.nn.Parameter(tied.detach().clone(), tied.requires_grad)
-        config.tie_word_embeddings = False
+    config.tie_word_embeddings = False
     with torch.no_grad():
         if residual:
             _store(body.embed_tokens, residual(_double(body.embed_tokens.weight)))
@@ -161,6 +162,8 @@ def check(model: Any, rotation: Rotation) -> None:
         if parameter.is_meta:
             raise ValueError(f"{name} is on the meta device, which has no numbers to rotate; load the model's weights first")
         require_memory(parameter)
+    if not rotation.plain:
+        _check_weights(model)
     widths = {"hidden_size": "R1", "intermediate_size": "R4"}
     for field, name in widths.items():
         if name in rotation.names:
@@ -177,6 +180,24 @@ def check(model: Any, rotation: Rotation) -> None:
         for name, module in linears(model):
             if module.in_features % rotation.block or rotation.block & (rotation.block - 1):
                 raise ValueError(f"block{rotation.block} does not divide the {module.in_features} inputs of {name} into rows of 2^k")
+
+
+def _check_weights(model: Any) -> None:
+    """Raises TypeError for layers whose weights cannot be written, or are of others than torch.nn.Linear; ValueError for shared ones."""
+    for name, module in [("model.embed_tokens", model.model.embed_tokens), *linears(model), ("lm_head", model.lm_head)]:
+        if not isinstance(module, (torch.nn.Linear, torch.nn.Embedding)):
+            raise TypeError(f"{name} is a {type(module).__module__}.{type(module).__qualname__}, not a torch.nn.Linear; rotate a model before its layers are replaced")
+        for part in ("weight", "bias"):
+            if hasattr(module, part) and part not in module._parameters:  # what is written to it would be lost
+                raise TypeError(f"the {part} of {name} is computed from other parameters; remove the parametrization or the pruning first")
+    tied = {"model.embed_tokens.weight", "lm_head.weight"}
+    names: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if parameter.is_inference() and not torch.is_inference_mode_enabled():
+            raise ValueError(f"{name} was made in inference mode, outside of which it cannot be changed; load the model without it")
+        first = names.setdefault(id(parameter), name)
+        if first != name and {first, name} != tied:
+            raise ValueError(f"{first} and {name} are one parameter, which would be rotated twice; give each layer its own")
 
 
 def check_family(config: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import importlib
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,24 @@ def _of_file(path: Path) -> dict[str, Any]:
     if isinstance(kwargs, dict) and "data_files" in kwargs:
         kwargs["data_files"] = _beside(path.resolve().parent, kwargs["data_files"])
     return content
+
+
+def said_of(task: Any) -> str:
+    """A name that lm-eval knows, or that of a file with a hash of its content and of its data on this machine."""
+    if not isinstance(task, dict):
+        return str(task)
+    hasher = hashlib.sha256(json.dumps(task, sort_keys=True, default=str).encode())
+    kwargs = task.get("dataset_kwargs")
+    for path in _files(kwargs.get("data_files") if isinstance(kwargs, dict) else None):
+        if Path(path).is_file():
+            hasher.update(Path(path).read_bytes())
+    return f"{task['task']} {hasher.hexdigest()[:16]}"
+
+
+def _files(files: Any) -> list[str]:
+    if isinstance(files, dict):
+        files = list(files.values())
+    return [path for each in files for path in _files(each)] if isinstance(files, list) else [files] if isinstance(files, str) else []
 
 
 def _beside(folder: Path, files: Any) -> Any:
