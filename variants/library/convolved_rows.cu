@@ -28,7 +28,7 @@ constexpr int blocks_of_two_rows(int threads) {
   return std::max(passes::blocks_of_rows<Number>(threads) / 2, 1);
 }
 
-/// `rows` is of a; b, where it is not null, has the same shape.
+/// `rows` is of a, with the scale of products; b, where it is not null, has the same shape.
 template <class Number, int log_elements>
 __global__ void __launch_bounds__(1 << (log_elements - 5),
                                   blocks_of_two_rows<Number>(1 << (log_elements - 5)))

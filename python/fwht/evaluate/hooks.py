@@ -63,7 +63,8 @@ def install(model: Any, scheme: Scheme, rotation: Rotation, calibration: torch.T
     """Hooks what happens online into a model that `rotate_model` has rotated, and quantizes its weights, in place. What an earlier call
     hooked in is replaced.
 
-    Raises ValueError where R4 or blocks are in the weights and not in `rotation`, or the reverse, or of another seed. Where scheme or rotation change queries, keys or values, the model's attention becomes `ATTENTION`.
+    Where scheme or rotation change queries, keys or values, the model's attention becomes `ATTENTION`. Raises ValueError where R4 or blocks
+    are in the weights and not in `rotation`, or the reverse, or of another seed.
 
     calibration: blocks of text, int64 (blocks, length), `batch` at once; a scheme with gptq needs them, ValueError otherwise.
     """

@@ -149,8 +149,6 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda: PyTorch finds no CUDA device; --device cpu needs none")
-    if asked.outliers:
-        outliers_of.check(transformers.AutoConfig.from_pretrained(folder))
     if asked.cost and device != "cuda":
         raise ValueError("--cost times a GPU, and the device is the CPU")
 
@@ -163,6 +161,8 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
 
     config = transformers.AutoConfig.from_pretrained(folder)
     rotate.check_family(config)
+    if asked.outliers:
+        outliers_of.check(config)
     if getattr(config, "quantization_config", None):
         raise ValueError(f"{folder} is quantized or rotated already (its config.json has quantization_config); name the model that it was made of")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)  # before the model: one that is missing is said at once
