@@ -473,8 +473,10 @@ def _completed(results: pd.DataFrame) -> pd.DataFrame:
     plain = results["operator"] == results["n"].astype(str)
     family = pd.Series("transform", index=results.index, dtype=object).mask(~plain, "width").mask(results["encoding"] != "", "encoded")
     family = family.mask(results["arrangement"] != "", "arranged")
-    first = results["encoding"].str.contains(">") | results["operator"].str.contains("signs")  # a prologue, pages, signs
+    signs, dense = results["operator"].str.contains("signs"), results["operator"].str.contains(r"d\d")
+    first = results["encoding"].str.contains(">") | signs  # a prologue, pages, signs
     family = family.mask((results["encoding"] != "") & first, "prepared")
+    family = family.mask(dense | (signs & (results["encoding"] == "")), "operands")
     picked = results["settings"].astype(str).str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
     completed = results.assign(
         layout=layouts, family=family, picked=picked, error_ratio=results["rel_l2"] / results["predicted_rel_l2"],

@@ -357,6 +357,8 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     return {
         "arranged": newest(devices, lambda d: len(tables.arranged(d)) > 0), "arranged_table": lambda d: drawn("arranged", tables.arranged(d)),
         "prepared": newest(devices, lambda d: len(tables.prepared(d)) > 0), "prepared_table": lambda d: drawn("prepared", tables.prepared(d)),
+        "with_operands": newest(devices, lambda d: len(tables.operands(d)) > 0), "operands_table": lambda d: drawn("operands", tables.operands(d)),
+        "dense": newest(devices, lambda d: len(tables.dense_codes(d)) > 0), "dense_table": lambda d: drawn("dense-codes", tables.dense_codes(d)),
         "study": newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)[:1],  # computed on the host, the same everywhere
         "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
         "linear": newest(devices, layers.covers_headline), "linear_table": lambda d: drawn("linear", layers.headline(d)),
@@ -757,6 +759,8 @@ SECTIONS = (
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
     ("docs/quantize.md", "prepared", "prepared", "../"),
+    ("docs/quantize.md", "dense-codes", "dense_codes", "../"),
+    ("docs/operators.md", "operands", "operands", "../"),
     ("docs/integrations.md", "chains", "chains", "../"),
     ("docs/linear.md", "layers", "layers", "../"),
     ("docs/linear.md", "measured", "linear", "../"),

@@ -298,6 +298,11 @@ def prepared_parts(device: Device) -> Parts:
     yield table("prepared", tables.prepared(device))
 
 
+def operands_parts(device: Device) -> Parts:
+    yield table("operands", tables.operands(device))
+    yield table("dense-codes", tables.dense_codes(device))
+
+
 def encoded_parts(device: Device) -> Parts:
     frame = tables.fused(device)
     lines = tables.nearest_to_limit(frame, ["format", "n", "size", "dtype"])
@@ -548,7 +553,7 @@ def checks_parts(device: Device) -> Parts:
 COVERS: dict[str, Cover] = {
     "best-transform": of_family("transform"), "few-rows": lambda d: _tuples(pd.concat([tables.few_rows(d, t).assign(t=t)[["t", "n", "rows"]] for t in DTYPES])),
     "best-width": of_family("width"), "arranged": of_family("arranged"), "best-encoded": of_family("encoded"),
-    "prepared": of_family("prepared"),
+    "prepared": of_family("prepared"), "operands": of_family("operands"),
     "linear": of_tables("linear.csv", "linear_rotation.csv"),
     "several-gpus": of_tables(*(name for name in layers.TABLES if name.startswith("tensor"))), "checks": of_family(*PARTS["families"]),
 }  # fmt: skip
@@ -556,6 +561,7 @@ SECTIONS: dict[str, Callable[[list[Device]], Parts]] = {
     "published": published_parts, "best-transform": each(transform_parts, COVERS["best-transform"]), "few-rows": each(few_rows_parts, COVERS["few-rows"]),
     "best-width": each(width_parts, COVERS["best-width"]), "arranged": each(arranged_parts, COVERS["arranged"]),
     "best-encoded": each(encoded_parts, COVERS["best-encoded"]), "prepared": each(prepared_parts, COVERS["prepared"]),
+    "operands": each(operands_parts, COVERS["operands"]),
     "linear": each(linear_parts, COVERS["linear"]), "several-gpus": each(gpus_parts, COVERS["several-gpus"]), "runs": runs_parts,
     "accuracy": accuracy_parts, "profile": profile_parts, "checks": each(checks_parts, COVERS["checks"]),
 }  # fmt: skip

@@ -524,11 +524,11 @@ def support(device: Device, *, special=False) -> pd.DataFrame:
 PAIR = "rotate_then_quantize"  # the transform and a quantizer, in two launches
 
 
-def fused(device: Device) -> pd.DataFrame:
+def fused(device: Device, family: str = "encoded") -> pd.DataFrame:
     """Codes and scales by one kernel, beside PAIR on the same problem: `pair_us`, `gain` (its time over ours), `format` (the encoding
-    without layout and recipe), `size` (regime or rows, and mode; "host" of the CPU)."""
-    ok = correct(device.results, candidates=True, family="encoded")
-    ok = ok[ok["n"] > 1]  # H_1 is a quantizer alone
+    without layout and recipe), `size` (regime or rows, and mode; "host" of the CPU). Of the family `operands`: behind dense factors."""
+    ok = correct(device.results, candidates=True, family=family)
+    ok = ok[(ok["n"] > 1) & (ok["encoding"] != "")]  # H_1 is a quantizer alone
     key = [c for c in PROBLEM if c != "elements"]
     pair = ok[ok["variant"] == PAIR].drop_duplicates(key)[[*key, "time_us"]].rename(columns={"time_us": "pair_us"})
     both = ok[ok["variant"] != PAIR].merge(pair, on=key, how="left")
@@ -548,6 +548,34 @@ def covers_fused(device: Device) -> int:
     return int(fused(device)["gain"].notna().sum())
 
 
+def dense_codes(device: Device) -> pd.DataFrame:
+    """`fused` behind dense factors, with `octave`, the power of two that is nearest to the number of elements."""
+    rows = fused(device, "operands").dropna(subset=["gain"])
+    return rows.assign(octave=np.log2(rows["elements"].astype(float)).round().astype(int)).sort_values(["encoding", "n", "octave"], ignore_index=True)
+
+
+def operands(device: Device) -> pd.DataFrame:
+    """The best variant of rows without an encoding, by operators that read signs or dense factors: `reads` ("signs", "dense", "dense signs"),
+    `place`, and of the same factors without, a dense one as the matrix of signs of its order, `bare_us` and `ratio`, the time over that."""
+    rows = best(device.results)
+    rows = rows[(rows["encoding"] == "") & (rows["arrangement"] == "")]
+    text = rows["operator"].astype(str)
+    kinds = [" ".join(word for word, there in (("dense", dense), ("signs", signs)) if there)
+             for dense, signs in zip(text.str.contains(r"d\d"), text.str.contains("signs"))]  # fmt: skip
+    rows = rows.assign(reads=kinds, factors=text.str.replace(r"\+?signs\+?|d(?=\d)", "", regex=True))
+    key = ["dtype", "mode", "layout", "rows", "factors"]
+    own, bare = rows[rows["reads"] != ""], rows[rows["reads"] == ""]
+    both = own.merge(bare[[*key, "time_us"]].rename(columns={"time_us": "bare_us"}).drop_duplicates(key), on=key, how="left")
+    both = both.assign(ratio=both["time_us"] / both["bare_us"], place=few_or_dram(both, device))
+    return both.sort_values(["dtype", "mode", "reads", "n", "rows"], key=display_rank, ignore_index=True)
+
+
+def few_or_dram(rows: pd.DataFrame, device: Device) -> pd.Series:
+    """"3 rows" where they fit the L2, and on the host; "DRAM" otherwise."""
+    few = (rows["mode"] == "host") | (rows["elements"] * rows["dtype"].map(ELEMENT_BYTES) <= device.l2_bytes)
+    return (rows["rows"].astype(str) + " rows").where(few, "DRAM")
+
+
 def prepared(device: Device) -> pd.DataFrame:
     """The best variant of codes whose rows are prepared first: `preparation` (signs, a prologue, pages, as a problem's text has them), `form`
     (the encoding), `place`, and of the same codes without it `bare_us` and `ratio`, the time over that."""
@@ -556,9 +584,8 @@ def prepared(device: Device) -> pd.DataFrame:
     text = own["encoding"].astype(str)
     before, form = text.str.replace(r">?[^>]*$", "", regex=True), text.str.replace(r"^.*>", "", regex=True)
     signs = own["operator"].astype(str).str.contains("signs").map({True: "signs ", False: ""})
-    few = (own["mode"] == "host") | (own["elements"] * own["dtype"].map(ELEMENT_BYTES) <= device.l2_bytes)
-    place = (own["rows"].astype(str) + " rows").where(few, "DRAM")
-    own = own.assign(preparation=(signs + before.str.replace("/", " ")).str.strip(), form=form, place=place)
+    preparation = (signs + before.str.replace("/", " ")).str.strip()
+    own = own.assign(preparation=preparation, form=form, place=few_or_dram(own, device))
     key = ["dtype", "mode", "layout", "n", "rows"]
     bare = bare[[*key, "encoding", "time_us"]].rename(columns={"encoding": "form", "time_us": "bare_us"}).drop_duplicates([*key, "form"])
     both = own.merge(bare, on=[*key, "form"], how="left")

@@ -274,6 +274,7 @@ def every_section(writer: FolderWriter) -> FolderWriter:
     linear_writer(parallel_writer(writer))
     for rows in (1, 16, 4681):
         writer.measure("kronecker", "f16", 14336, 14336 * rows, "replay", operator="28x512")
+    writer.measure("kronecker", "f16", 14336, 14336 * 16, "replay", operator="d28x512")
     for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
         for n in (128, 512):
             writer.measure(variant, "f16", n, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)

@@ -527,6 +527,32 @@ def test_codes_of_prepared_rows_stand_beside_those_of_bare_ones(tmp_path):
     assert not len(tables.prepared(load([gpu_folder(**SMALL).write(tmp_path / "plain")])[0]))
 
 
+def test_operators_with_numbers_stand_beside_the_same_factors_without(tmp_path):
+    writer = gpu_folder(**SMALL)
+
+    def measure(time, operator, variant="mma_split", n=14336, **changes):
+        writer.measure(variant, "bf16", n, n * 64, "replay", placement="out", time_us=time, limit_us=2, fraction_of_limit=2 / time,
+                       operator=operator, **changes)  # fmt: skip
+
+    for time, operator in ((4, "28x512"), (6, "d28x512"), (5, "28x512+signs"), (8, "signs+d28x512")):
+        measure(time, operator)
+    measure(7, "d53x256", n=13568)
+    measure(4, "256", n=256)
+    measure(3, "256+signs", n=256)
+    for variant, time in (("mma_kronecker", 10), ("rotate_then_quantize", 15)):
+        measure(time, "d28x512", variant, encoding="e4m3:row")
+        measure(time, "28x512", variant, encoding="e4m3:row")
+    (device,) = load([writer.write(tmp_path / "run")])
+    found = tables.operands(device)
+    assert list(zip(found["operator"], found["reads"], found["ratio"].fillna(0))) == [
+        ("d53x256", "dense", 0), ("d28x512", "dense", 1.5), ("signs+d28x512", "dense signs", 2), ("256+signs", "signs", 0.75),
+        ("28x512+signs", "signs", 1.25)]  # fmt: skip
+    codes = tables.dense_codes(device)
+    assert list(zip(codes["operator"], codes["octave"], codes["gain"])) == [("d28x512", 20, 1.5)]
+    assert list(tables.fused(device)["operator"]) == ["28x512"], "codes behind dense factors are a table of their own"
+    assert set(device.results.loc[device.results["family"] == "width", "operator"]) == {"28x512"}
+
+
 def test_codes_of_a_variant_that_wrote_wrong_ones_are_not_recommended(tmp_path):
     writer = gpu_folder(**SMALL)
     writer.measure("mma_split", "f16", 512, 1 << 20, "replay", encoding="e4m3:row", time_us=9.0, limit_us=4.5, fraction_of_limit=0.5)

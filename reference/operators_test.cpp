@@ -9,6 +9,7 @@
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/contract/operator_data.hpp"
 #include "common/host/error.hpp"
+#include "reference/operator_data.hpp"
 
 namespace fwht::reference {
 namespace {
@@ -16,28 +17,17 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// What the operators of the tests need: random signs, and dense factors (m I - 2 J) P, J all ones, P the
-/// cyclic shift: integers, rows of square length m^2, not symmetric, any order.
+/// OperatorData in FP64.
 struct Data {
-  explicit Data(const Operator& op, unsigned seed = 1) {
-    std::mt19937_64 generator(seed);
-    std::vector<double> values(static_cast<std::size_t>(op.n()));
-    for (double& value : values)
-      value = generator() % 2 == 0 ? 1.0 : -1.0;
-    signs = pack_signs(values);
-    for (const Factor& factor : op.factors()) {
-      if (factor.basis != Basis::dense) continue;
-      const std::int64_t m = factor.order;
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t j = 0; j < m; ++j)
-          dense.push_back((i + 1) % m == j ? static_cast<double>(m - 2) : -2.0);
-      }
-    }
+  explicit Data(const Operator& op) : data(op, Dtype::f64) {
+    const auto* const entries = static_cast<const double*>(operands.dense);
+    dense.assign(entries, entries + dense_entry_count(op));
   }
   ExactOperator exact(const Operator& op) const {
-    return ExactOperator(op, Dtype::f64, signs.data(), dense.data());
+    return ExactOperator(op, Dtype::f64, operands.signs, operands.dense);
   }
-  std::vector<std::uint32_t> signs;
+  OperatorData data;
+  Operands operands = data.operands(nullptr, nullptr);
   std::vector<double> dense;
 };
 
@@ -84,7 +74,7 @@ TEST(ExactOperator, MatrixHasTheEntriesOfTheDefinition) {
         }
         if (op.has_signs()) {
           const std::int64_t at = op.signs_come_last() ? row : column;
-          if (sign_is_negative(data.signs.data(), at)) entry = -entry;
+          if (sign_is_negative(data.operands.signs, at)) entry = -entry;
         }
         wrong += entry != matrix(row, column) || entry != exact.entry(row, column);
       }
@@ -190,7 +180,7 @@ TEST(ExactOperator, ExpectedTakesSignsDenseFactorsAndStrides) {
     store_rows(problem, x.cast<double>(), storage.data());
     Operands operands;
     operands.in = storage.data();
-    operands.signs = data.signs.data();
+    operands.signs = data.operands.signs;
     operands.dense = dense.data();
     const Matrix want = 0.5 * x.cast<double>() * data.exact(problem.op).matrix().transpose();
     EXPECT_EQ(expected(problem, operands), want);
@@ -200,6 +190,28 @@ TEST(ExactOperator, ExpectedTakesSignsDenseFactorsAndStrides) {
   const Problem problem = make_problem(Dtype::f32, parse_operator("28x2"), 1);
   const std::vector<float> ones(56, 1.0F);
   EXPECT_EQ(expected(problem, ones.data())(0, 1), 0.0);
+}
+
+// Dense factors are orthogonal for the library's own check, and as long as they say; signs are of both kinds.
+TEST(OperatorData, IsOrthogonalAndOfTheLengthThatIsAskedFor) {
+  const Operator op = parse_operator("d28x4xd53+signs");
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64}) {
+    for (const auto& [rows, square_length] :
+         {std::pair{OperatorData::DenseRows::integers, 28. * 28 * 4 * 53 * 53},
+          {OperatorData::DenseRows::as_long_as_signs, 28. * 4 * 53}}) {
+      const OperatorData data(op, dtype, Memory::host, rows);
+      const Operands operands = data.operands(nullptr, nullptr);
+      EXPECT_NO_THROW(check_dense(op, dtype, operands.dense)) << name_of(dtype);
+      const ExactOperator exact(op, dtype, operands.signs, operands.dense);
+      EXPECT_NEAR(exact.square_length() / square_length, 1.0, dtype == Dtype::bf16 ? 1e-2 : 2e-3);
+      const auto plus = std::count(exact.signs().begin(), exact.signs().end(), 1.0);
+      EXPECT_GT(plus, 0);
+      EXPECT_LT(plus, op.n());
+    }
+  }
+  const OperatorData none(parse_operator("28x4"), Dtype::f16);
+  EXPECT_EQ(none.operands(nullptr, nullptr).signs, nullptr);
+  EXPECT_EQ(none.operands(nullptr, nullptr).dense, nullptr);
 }
 
 TEST(ExactOperator, RefusesWhatItCannotDo) {

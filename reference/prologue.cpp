@@ -88,14 +88,6 @@ void apply_signs(const Problem& problem, const void* signs, void* rows) {
 
 namespace {
 
-template <class Values>
-Buffer placed(Memory memory, const Values& values) {
-  if (values.empty()) return {};
-  Buffer buffer(memory, values.size() * sizeof(values[0]));
-  buffer.upload(values.data(), buffer.bytes());
-  return buffer;
-}
-
 std::vector<std::byte> weights(const Problem& problem, std::mt19937_64& random) {
   std::vector<std::byte> values(static_cast<std::size_t>(problem.n() * bytes_of(problem.dtype())));
   std::normal_distribution<double> normal(1.0, 0.25);

@@ -199,9 +199,8 @@ void check_apart(const Plan& plan, const Operands& operands) {
 std::string Transforms::grid_block(const fwht::Problem& problem, Memory memory) {
   const char* mode = memory == Memory::host ? "host" : problem.programmatic_launch ? "replay_pdl" : "replay";
   const std::string text = to_string(problem);
-  const bool prepared = problem.op.has_signs() || problem.prologue || problem.paging;
   // One such problem would have the whole grid refused.
-  if (problem.rows == 0 || problem.op.has_dense() || (prepared && problem.encoding.is_plain()))
+  if (problem.rows == 0 || (problem.prologue && problem.encoding.is_plain()))
     return concat("# not timed by fwht_sweep: ", text, "\n");
   return concat("[", text, "]\nproblem = ", text, "\nmode = ", mode, "\n");
 }

@@ -48,6 +48,15 @@ class Buffer {
   std::size_t allocated_ = 0;
 };
 
+/// The values of a vector, in a buffer of their size; none for none.
+template <class Values>
+Buffer placed(Memory memory, const Values& values) {
+  if (values.empty()) return {};
+  Buffer buffer(memory, values.size() * sizeof(values[0]));
+  buffer.upload(values.data(), buffer.bytes());
+  return buffer;
+}
+
 /// Waits for all work on the device (nothing on the host) and throws if any of it failed.
 void synchronize(Memory memory);
 

@@ -76,11 +76,11 @@ bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
 
 class RunCheck {
  public:
-  RunCheck(const Plan& plan, const Truth& truth, Slices& slices, const void* plus_signs)
+  RunCheck(const Plan& plan, const Truth& truth, Slices& slices)
       : plan_(plan),
         truth_(truth),
         slices_(slices),
-        plus_signs_(plus_signs),
+        beside_rows_(operator_data(plan.problem(), slices.memory())),
         numerics_(judged_by(plan)),
         has_numerics_(!plan.numerics().steps.empty()),
         block_rows_(plan.problem().inner),
@@ -91,9 +91,7 @@ class RunCheck {
 
   Checked run() {
     slices_.fill(input());
-    Operands operands{slices_.in(0), slices_.out(0)};
-    operands.signs = plus_signs_;
-    plan_.execute(operands);
+    plan_.execute(beside_rows_.operands(slices_.in(0), slices_.out(0)));
     synchronize(slices_.memory());
     Checked checked = judge_first_period();
     for (const auto& judge :
@@ -121,7 +119,9 @@ class RunCheck {
     if (!has_numerics_) return {};
     if (problem.op.is_sylvester())
       return reference::limits_for(numerics_, problem, truth_.input_class, input);
-    const reference::ExactOperator exact(problem.op, problem.dtype(), nullptr, nullptr);
+    const reference::OperatorData data = operator_data(problem, Memory::host);
+    const Operands operands = data.operands(nullptr, nullptr);
+    const reference::ExactOperator exact(problem.op, problem.dtype(), operands.signs, operands.dense);
     return reference::operator_limits(numerics_, problem, truth_.input_class, exact, input, expected);
   }
 
@@ -208,7 +208,7 @@ class RunCheck {
   const Plan& plan_;
   const Truth& truth_;
   Slices& slices_;
-  const void* plus_signs_;
+  reference::OperatorData beside_rows_;
   Numerics numerics_;
   bool has_numerics_;
   std::vector<std::byte> arranged_;  // the input, where it is not truth_.raw
@@ -218,11 +218,16 @@ class RunCheck {
 
 }  // namespace
 
+reference::OperatorData operator_data(const Problem& problem, Memory memory) {
+  return {problem.op, problem.dtype(), memory, reference::OperatorData::DenseRows::as_long_as_signs};
+}
+
 const Truth& TruthCache::of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {
   Truth& truth = find_or_add(problem, input_class, seed);
   if (!truth.transformed) {
     truth.input = reference::load_rows(truth.period, truth.raw.data());
-    truth.expected = reference::expected(truth.period, truth.raw.data());
+    const reference::OperatorData data = operator_data(truth.period, Memory::host);
+    truth.expected = reference::expected(truth.period, data.operands(truth.raw.data(), nullptr));
     truth.transformed = true;
   }
   return truth;
@@ -240,7 +245,6 @@ Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass inp
   period.encoding = {};
   period.prologue = {};  // who executes them prepares the rows
   period.paging = {};
-  if (period.op.has_signs()) period.op = Operator(period.op.factors());
   period.rows = std::min(problem.rows,
                          ceil_div(ceil_div(period_elements_, problem.n()), problem.inner) * problem.inner);
   if (!problem.is_arranged_plainly()) {
@@ -281,8 +285,8 @@ Numerics judged_by(const Plan& plan) {
   return numerics.steps.empty() ? single_rounding(Sums::fp32_any_order, plan.problem()) : numerics;
 }
 
-reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices, const void* plus_signs) {
-  return RunCheck(plan, truth, slices, plus_signs).run();
+reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices) {
+  return RunCheck(plan, truth, slices).run();
 }
 
 }  // namespace fwht::harness

@@ -9,6 +9,7 @@
 #include "common/contract/variant.hpp"
 #include "experiments/harness/slices.hpp"
 #include "reference/inputs.hpp"
+#include "reference/operator_data.hpp"
 #include "reference/tolerance.hpp"
 
 namespace fwht::harness {
@@ -28,6 +29,9 @@ struct Truth {
   reference::Matrix input, expected;
 };
 
+/// Signs and dense factors of everything that is measured.
+reference::OperatorData operator_data(const Problem& problem, Memory memory);
+
 /// Truths are made once and kept while the same rows are asked for.
 class TruthCache {
  public:
@@ -35,7 +39,7 @@ class TruthCache {
 
   explicit TruthCache(std::int64_t period_elements = kPeriodElements) : period_elements_(period_elements) {}
 
-  /// The period of `problem` without arrangement, signs, prologue and pages: whole rows (blocks of rows that
+  /// The period of `problem` without arrangement, prologue and pages, by operator_data: whole rows (blocks of rows that
   /// lie between each other), the fewest that reach the period's elements, at most all. Valid until the next
   /// call.
   const Truth& of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
@@ -65,9 +69,7 @@ inline constexpr double kPeerErrors = 8.0;
 /// the tolerances of the plan's steps (where it has none, by kPeerErrors; integers must be exact), every
 /// further whole period by equality with the first. Rows behind the last whole period meet the truth again.
 /// Also incorrect: a write outside the rows, or into the input of an out-of-place plan. Throws what the plan
-/// throws. A plan whose operator has signs is executed with `plus_signs`, in its memory: all of them are +1,
-/// so that the truth is that of the operator without them.
-reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices,
-                              const void* plus_signs = nullptr);
+/// throws. Signs and dense factors are those of operator_data.
+reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices);
 
 }  // namespace fwht::harness

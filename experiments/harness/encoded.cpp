@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <random>
 #include <thread>
 #include <vector>
 
-#include "common/contract/operator_data.hpp"
 #include "common/device/device_info.hpp"
-#include "reference/operators.hpp"
 #include "reference/prologue.hpp"
 #include "reference/quantize.hpp"
 
@@ -27,29 +24,16 @@ int threads() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-bool is_prepared(const Problem& problem) {
-  return problem.prologue || problem.paging || problem.op.has_signs();
-}
-
 Problem plain_of(Problem problem) {
   problem.encoding = {};
   problem.prologue = {};
   problem.paging = {};
-  if (problem.op.has_signs()) problem.op = Operator(problem.op.factors());
   problem.out.row_stride = problem.n();
   problem.programmatic_launch = false;
   return problem;
 }
 
-std::vector<std::uint32_t> signs_of(const Problem& problem) {
-  std::mt19937_64 random(99);
-  std::vector<double> values(static_cast<std::size_t>(problem.n()));
-  for (double& value : values)
-    value = random() % 2 == 0 ? 1.0 : -1.0;
-  return pack_signs(values);
-}
-
-/// All rows, the period again and again, as the reference prepares them; signs only where they are asked for.
+/// All rows, the period again and again, behind the prologue, and multiplied by the signs if `with_signs`.
 Bytes prepared_rows(const Problem& problem, const Bytes& period, bool with_signs) {
   Bytes rows(static_cast<std::size_t>(problem.span_bytes()));
   for (std::size_t at = 0; at < rows.size(); at += period.size())
@@ -57,15 +41,11 @@ Bytes prepared_rows(const Problem& problem, const Bytes& period, bool with_signs
                 rows.begin() + static_cast<std::ptrdiff_t>(at));
   const reference::PreparedData data(problem, Memory::host);
   reference::apply_prologue(problem, data.operands(), rows.data());
-  if (with_signs && problem.op.has_signs())
-    reference::apply_signs(problem, signs_of(problem).data(), rows.data());
+  if (with_signs) {
+    const reference::OperatorData signs = operator_data(problem, Memory::host);
+    reference::apply_signs(problem, signs.operands(nullptr, nullptr).signs, rows.data());
+  }
   return rows;
-}
-
-Buffer in_memory(Memory memory, const std::vector<std::uint32_t>& words) {
-  Buffer buffer(memory, words.size() * sizeof(words[0]));
-  buffer.upload(words.data(), buffer.bytes());
-  return buffer;
 }
 
 /// Codes of all rows; what lies between rows is not looked at.
@@ -116,39 +96,28 @@ Verdict compare_scales(const Problem& problem, const Bytes& want, const std::byt
 /// choose another kernel for them; otherwise they are in the rows.
 std::unique_ptr<Plan> plain_plan(const Variant& variant, const Problem& asked, const DeviceInfo& device) {
   Problem plain = plain_of(asked);
-  if (asked.op.has_signs()) {
-    Problem with_signs = plain;
-    with_signs.op = plain.op.with_signs();
-    if (variant.supports(with_signs, device)) plain = with_signs;
-  }
+  const bool has_first_signs = asked.op.has_signs() && !asked.op.signs_come_last();
+  if (has_first_signs && !variant.supports(plain, device)) plain.op = Operator(asked.op.factors());
   return fwht::plan(variant, plain, device);
 }
 
-/// The plain result of all rows, and whether it is right; of the `prepared` rows.
+/// The plain result of all rows as the encoded plan prepares them, and whether the variant's are right.
 Verdict plain_result(const Variant& variant, const Problem& asked, const DeviceInfo& device,
-                     TruthCache& truths, reference::InputClass input, std::uint64_t seed, Slices& slices,
-                     Bytes& values) {
+                     TruthCache& truths, reference::InputClass input, std::uint64_t seed, Bytes& values) {
   const Problem problem = plain_of(asked);
   values.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   if (problem.n() == 1) {
-    if (!is_prepared(asked)) slices.input().download(values.data(), values.size());
-    if (is_prepared(asked)) values = prepared_rows(asked, truths.input_of(problem, input, seed), true);
+    values = prepared_rows(asked, truths.input_of(problem, input, seed), asked.op.has_signs());
     return reference::passed();
   }
   const auto plan = plain_plan(variant, asked, device);
-  const bool with_signs = plan->problem().op.has_signs();
-  const auto signs_for = [&](std::vector<std::uint32_t> words) {
-    return with_signs ? in_memory(variant.memory, words) : Buffer();
-  };
-  const Buffer plus = signs_for(std::vector<std::uint32_t>(signs_of(problem).size(), 0U));
+  const bool signs_in_rows = asked.op.has_signs() && !plan->problem().op.has_signs();
   Slices own({variant.memory, Placement::out_of_place, problem.span_bytes(), problem.span_bytes_out()}, 1);
-  const reference::Checked checked = check_plan(*plan, truths.of(problem, input, seed), own, plus.data());
-  if (is_prepared(asked)) {
-    own.fill(prepared_rows(asked, truths.input_of(problem, input, seed), !with_signs));
-    const Buffer signs = signs_for(signs_of(problem));
-    Operands operands{own.in(0), own.out(0)};
-    operands.signs = signs.data();
-    plan->execute(operands);
+  const reference::Checked checked = check_plan(*plan, truths.of(plan->problem(), input, seed), own);
+  if (asked.prologue || signs_in_rows) {
+    own.fill(prepared_rows(asked, truths.input_of(problem, input, seed), signs_in_rows));
+    const reference::OperatorData data = operator_data(plan->problem(), variant.memory);
+    plan->execute(data.operands(own.in(0), own.out(0)));
     synchronize(variant.memory);
   }
   own.output().download(values.data(), values.size());
@@ -212,14 +181,16 @@ Operands encoded_operands(const Problem& problem, const void* in, void* out) {
 }
 
 Preparation::Preparation(const Problem& problem, Memory memory)
-    : problem_(problem), data_(problem, memory, reference::PreparedData::Slots::by_page) {
-  if (problem.op.has_signs()) signs_ = in_memory(memory, signs_of(problem));
-}
+    : problem_(problem),
+      operator_(operator_data(problem, memory)),
+      prepared_(problem, memory, reference::PreparedData::Slots::by_page) {}
 
 Operands Preparation::operands(const void* in, void* out) const {
   Operands operands = encoded_operands(problem_, in, out);
-  operands.signs = signs_.data();
-  operands.prepared = data_.operands();
+  const Operands beside_rows = operator_.operands(in, out);
+  operands.signs = beside_rows.signs;
+  operands.dense = beside_rows.dense;
+  operands.prepared = prepared_.operands();
   return operands;
 }
 
@@ -301,9 +272,11 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const Dev
                              Slices& slices) {
   const Problem& problem = plan.problem();
   if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32) {
-    if (is_prepared(problem))
-      return {reference::incorrect("codes of the fp32 result are not judged behind a prologue"),
-              std::nan("")};
+    if (problem.prologue || problem.paging || problem.op.has_signs() || problem.op.has_dense())
+      return {
+          reference::incorrect("codes of the fp32 result are judged without prologue, pages, signs and dense"
+                               " factors"),
+          std::nan("")};
     EncodedChecked checked = check_of_fp32(plan, truths, input, seed, slices);
     if (!slices.output().guards_intact() || !slices.input().guards_intact())
       checked.verdict = reference::incorrect("memory in front of or behind the data was written");
@@ -319,7 +292,7 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const Dev
   }
 
   Bytes values;
-  checked.verdict = plain_result(variant, problem, device, truths, input, seed, slices, values);
+  checked.verdict = plain_result(variant, problem, device, truths, input, seed, values);
   if (!checked.verdict) {
     checked.verdict.message = "the plain result: " + checked.verdict.message;
     return checked;
@@ -331,11 +304,13 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const Dev
   if (problem.paging) got = without_pages(problem, want, got);
   checked.verdict = compare(apart, want, got);
   const Truth& truth = truths.of(plain, input, seed);
-  checked.rel_l2 = error_of_codes(
-      problem,
-      is_prepared(problem) ? reference::expected(truth.period, prepared_rows(problem, truth.raw, true).data())
-                           : truth.expected,
-      plain.out, values);
+  reference::Matrix expected = truth.expected;
+  if (problem.prologue) {
+    const reference::OperatorData data = operator_data(truth.period, Memory::host);
+    const Bytes rows = prepared_rows(problem, truth.raw, false);
+    expected = reference::expected(truth.period, data.operands(rows.data(), nullptr));
+  }
+  checked.rel_l2 = error_of_codes(problem, expected, plain.out, values);
   return checked;
 }
 

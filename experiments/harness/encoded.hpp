@@ -19,18 +19,18 @@ EncodedBlock encoded_block(const Problem& problem);
 /// The operands for one launch on such a block. tensor_scale is that for normally distributed results.
 Operands encoded_operands(const Problem& problem, const void* in, void* out);
 
-/// What signs, prologue and pages of a problem read, in the memory of its variant: random signs, places as a
-/// cache fills.
+/// What a problem reads beside rows, in the memory of its variant: operator_data, and for prologue and pages
+/// weights, angles, and places as a cache fills.
 class Preparation {
  public:
   Preparation(const Problem& problem, Memory memory);
-  /// encoded_operands with these.
+  /// encoded_operands with these; also of rows without an encoding.
   Operands operands(const void* in, void* out) const;
 
  private:
   Problem problem_;
-  reference::PreparedData data_;
-  Buffer signs_;
+  reference::OperatorData operator_;
+  reference::PreparedData prepared_;
 };
 
 struct EncodedChecked {
@@ -40,9 +40,9 @@ struct EncodedChecked {
 
 /// Fills the slices with the truth's input and executes the plan on slice 0. Codes, scales and padding must
 /// be those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
-/// result itself is judged against FP64 (check_plan). Where rows are prepared first, the reference prepares
-/// the rows of the plain result; signs stay with the variant where its plain results take them. H_1 has its
-/// input for a plain result. Codes of the fp32 result (/f32) are judged so on integer rows, whose fp32 result
+/// result itself is judged against FP64 (check_plan). The reference puts the rows of the plain result through
+/// the prologue, and multiplies them by signs that come first where the variant's plain results take none.
+/// H_1 has its input for a plain result. Codes of the fp32 result (/f32) are judged so on integer rows, whose fp32 result
 /// follows from the plan's steps; rel_l2 is that of the plan's own codes of the truth's rows, and they are
 /// what the slices have then.
 EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const DeviceInfo& device,

@@ -55,6 +55,14 @@ std::vector<Problem> parse_problems(std::string_view text) {
   return problems;
 }
 
+std::vector<Operator> parse_operators(std::string_view text) {
+  std::vector<Operator> operators;
+  for (const std::string& word : words_of(text))
+    operators.push_back(parse_operator(word));
+  if (operators.empty()) throw BadRequest("the block names nothing behind 'operator ='; 28x512 is one");
+  return operators;
+}
+
 /// What stands around the transform: signs of the operator, prologue, pages.
 struct Prepared {
   bool signs = false;
@@ -86,6 +94,7 @@ struct GridBlock {
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
+  std::vector<Operator> operators;
   std::vector<Problem> problems;
   std::vector<std::string> arrangements{"natural"};
   std::vector<Encoding> encodings{Encoding{}};
@@ -99,6 +108,8 @@ struct GridBlock {
       n = parse_counts(value, key);
     } else if (key == "width") {
       widths = parse_counts(value, key);
+    } else if (key == "operator") {
+      operators = parse_operators(value);
     } else if (key == "elements") {
       elements = parse_counts(value, key);
     } else if (key == "rows") {
@@ -119,10 +130,10 @@ struct GridBlock {
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, [](const std::string& item) { return kModes.parse(item); });
     } else {
-      throw BadRequest(
-          fmt::format("unknown key '{}'; known: n, width, elements, rows, dtype, placement, arrangement, "
-                      "encoding, prepared, problem, mode",
-                      key));
+      throw BadRequest(fmt::format(
+          "unknown key '{}'; known: n, width, operator, elements, rows, dtype, placement, arrangement, "
+          "encoding, prepared, problem, mode",
+          key));
     }
   }
 
@@ -143,6 +154,8 @@ struct GridBlock {
       append_to(cases, seen, Operator::sylvester(length), rows_for(length, false));
     for (const std::int64_t width : widths)
       append_to(cases, seen, operator_for(width), rows_for(width, true));
+    for (const Operator& op : operators)
+      append_to(cases, seen, op, rows_for(op.n(), true));
     for (const Problem& problem : problems)
       append_to(cases, seen, problem);
   }
@@ -172,8 +185,8 @@ struct GridBlock {
         problem.encoding = encoding;
         problem.prologue = prepared.prologue;
         problem.paging = prepared.paging;
-        if (encoding.is_plain() && (prepared.signs || prepared.prologue || prepared.paging))
-          throw BadRequest("prepared rows are timed with an encoding, not plain");
+        if (encoding.is_plain() && prepared.prologue)
+          throw BadRequest("rows behind a prologue are timed with an encoding, not plain");
         if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
         append_to(cases, seen, problem);
       }
@@ -193,9 +206,10 @@ struct GridBlock {
     const auto require = [](bool there, std::string_view key) {
       if (!there) throw BadRequest(fmt::format("the block names no {}", key));
     };
-    const bool lists = !n.empty() || !widths.empty() || !elements.empty() || !rows.empty() || !dtypes.empty();
+    const bool lengths = !n.empty() || !widths.empty() || !operators.empty();
+    const bool lists = lengths || !elements.empty() || !rows.empty() || !dtypes.empty();
     if (problems.empty() || lists) {
-      require(!n.empty() || !widths.empty(), "n or width");
+      require(lengths, "n, width or operator");
       require(!elements.empty() || !rows.empty(), "elements or rows");
       require(!dtypes.empty(), "dtype");
     }

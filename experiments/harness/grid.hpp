@@ -4,8 +4,9 @@
 //   [L2]                         a block; its name is for the reader
 //   n = 16..32768                numbers are 4096 or 2^12; a..b stands for every power of two from a to b
 //   width = 768, 14336           instead of n, or beside it: rows of this length by operator_for
+//   operator = 28x512 d53x256    the same, between blanks: any operator; signs and dense factors are made up
 //   elements = 2^23              rows follow: elements / n; an n above the element count is left out;
-//                                for a width as many whole rows as there are
+//                                for a width or an operator as many whole rows as there are
 //   rows = 1, 64                 instead of elements, or beside them
 //   dtype = f16, bf16
 //   placement = in, out          optional; in is the default
@@ -13,8 +14,8 @@
 //                                optional, between blanks, as in a problem's text; orderings out of place.
 //                                natural is the default
 //   encoding = e4m3:row nvfp4    optional, between blanks; out of place. plain is the default
-//   prepared = none signs rms    optional, between blanks; parts of one case: signs/rope64/page64x100. For
-//                                encoded results; none is the default
+//   prepared = none signs rms    optional, between blanks; parts of one case: signs/rope64/page64x100. All
+//                                but signs for encoded results; none is the default
 //   problem = f16/n4096/r8       instead of these keys or beside them, between blanks; FWHT_TRACE writes such
 //                                blocks
 //   mode = alternating           replay, replay_pdl, alternating, cold: device variants; host: host variants

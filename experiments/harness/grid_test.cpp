@@ -41,7 +41,7 @@ TEST(Grid, NamesProblemsOneByOne) {
             "grid 'g', line 2: the block names nothing behind 'problem ='; f16/n4096/r8 is one");
   EXPECT_EQ(refusal("[a]\nproblem = f16/n8/r1\n"), "grid 'g', line 1: the block names no mode");
   EXPECT_EQ(refusal("[a]\nproblem = f16/n8/r1\nrows = 1\nmode = host\n"),
-            "grid 'g', line 1: the block names no n or width");
+            "grid 'g', line 1: the block names no n, width or operator");
 }
 
 TEST(Grid, IsEveryCombinationOfABlock) {
@@ -89,6 +89,19 @@ TEST(Grid, PreparationsLieBetweenBlanks) {
   EXPECT_NE(refusal(block + "encoding = e4m3:row\nprepared = sign\n").find("unknown word 'sign'"),
             std::string::npos);
   EXPECT_NE(refusal(block + "prepared = rms\n").find("with an encoding, not plain"), std::string::npos);
+  EXPECT_EQ(names(parse_grid("g", block + "prepared = none signs\n")),
+            (std::vector<std::string>{"bf16/n128/r2/replay", "bf16/128+signs/r2/replay"}));
+}
+
+TEST(Grid, OperatorsLieBetweenBlanks) {
+  const std::string block = "[a]\nelements = 1000\ndtype = f16\nmode = replay\n";
+  EXPECT_EQ(names(parse_grid("g", block + "operator = d28x16 28tx16+signs 64r\nencoding = plain mxfp4\n")),
+            (std::vector<std::string>{"f16/d28x16/r2/replay", "f16/d28x16/r2/out>mxfp4/replay",
+                                      "f16/28tx16+signs/r2/replay", "f16/28tx16+signs/r2/out>mxfp4/replay",
+                                      "f16/64r/r15/replay", "f16/64r/r15/out>mxfp4/replay"}));
+  EXPECT_EQ(refusal(block + "operator =\n"),
+            "grid 'g', line 5: the block names nothing behind 'operator ='; 28x512 is one");
+  EXPECT_NE(refusal(block + "operator = x\n").find("line 5"), std::string::npos);
 }
 
 TEST(Grid, OrderedRowsAreOutOfPlace) {
@@ -119,9 +132,10 @@ TEST(Grid, WidthsAreRowsByTheirOperator) {
 TEST(Grid, RefusalsNameTheLine) {
   EXPECT_EQ(refusal("n = 8\n"),
             "grid 'g', line 1: 'n = 8' is neither [block] nor key = values inside a block");
-  EXPECT_EQ(refusal("[a]\nn = 8\nrow = 3\n"),
-            "grid 'g', line 3: unknown key 'row'; known: n, width, elements, rows, dtype, placement, "
-            "arrangement, encoding, prepared, problem, mode");
+  EXPECT_EQ(
+      refusal("[a]\nn = 8\nrow = 3\n"),
+      "grid 'g', line 3: unknown key 'row'; known: n, width, operator, elements, rows, dtype, placement, "
+      "arrangement, encoding, prepared, problem, mode");
   EXPECT_EQ(refusal("[a]\nn = 8x\n"), "grid 'g', line 2: n: '8x' is no positive number; write 4096 or 2^12");
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
             "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");
@@ -215,11 +229,11 @@ TEST(Grid, IsLoadedFromAFile) {
     load_grid("no-such-grid");
     FAIL() << "not refused";
   } catch (const BadRequest& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-        "paper, tune, host, headline, published, fused, codes, prepared, widths, long, arrangements, "
-        "peers");
+    EXPECT_STREQ(error.what(),
+                 "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
+                 "paper, tune, host, headline, published, fused, codes, prepared, operands, widths, long, "
+                 "arrangements, "
+                 "peers");
   }
 }
 

@@ -12,13 +12,10 @@
 
 namespace fwht::harness {
 
-void require_operands_of_subjects(const Problem& problem) {
-  const bool prepared = problem.op.has_signs() || problem.prologue || problem.paging;
-  if (problem.op.has_dense() || (prepared && problem.encoding.is_plain()))
-    throw BadRequest(fmt::format(
-        "{}: dense factors, and what prepares rows without an encoding, need operands of a caller, "
-        "which this program does not have",
-        to_string(problem)));
+void require_judged(const Problem& problem) {
+  if (problem.prologue && problem.encoding.is_plain())
+    throw BadRequest(
+        fmt::format("{}: rows behind a prologue are timed with an encoding alone", to_string(problem)));
 }
 
 namespace {
@@ -94,7 +91,10 @@ Subject transform_subject(std::string_view name, Memory memory, const std::share
   const Problem problem = plan->problem();
   const reference::InputClass input = judged_input(problem.dtype(), asked);
   Subject subject{describe(name, memory, problem)};
-  subject.launch = [plan](const void* in, void* out, Stream stream) { plan->execute(in, out, stream); };
+  const auto preparation = std::make_shared<const Preparation>(problem, memory);
+  subject.launch = [plan, preparation](const void* in, void* out, Stream stream) {
+    plan->execute(preparation->operands(in, out), stream);
+  };
   subject.fill = [=](Slices& slices) {
     const std::vector<std::byte>& rows = truths->input_of(problem, input, seed);
     slices.fill(problem.is_arranged_plainly() ? rows : arranged(problem, rows));

@@ -14,8 +14,8 @@ Description describe(std::string_view name, Memory memory, const Problem& proble
 /// `variant` is asked nothing: also for problems that it does not support.
 Description describe(const Variant& variant, const Problem& problem);
 
-/// Throws BadRequest where the problem needs operands that no subject makes.
-void require_operands_of_subjects(const Problem& problem);
+/// Throws BadRequest for what no subject judges: a prologue without an encoding.
+void require_judged(const Problem& problem);
 
 /// The plan on random rows, judged against FP64; integers exactly, on rows whose sums fit (judged_input).
 Subject transform_subject(std::string_view name, Memory memory, const std::shared_ptr<const Plan>& plan,

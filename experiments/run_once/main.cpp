@@ -57,7 +57,7 @@ int run(int argc, const char* const* argv) {
   const std::uint64_t seed = harness::parse_seed(options.seed);
   const Variant& variant = find_variant(options.variant);
   const Problem problem = parse_problem(options.problem);
-  harness::require_operands_of_subjects(problem);
+  harness::require_judged(problem);
   const reference::InputClass input = reference::parse_input_class(options.input);
   const DeviceInfo device = harness::open_device(options.device);
   if (const Support fits = harness::fits_into_memory(harness::describe(variant, problem).buffers, device);

@@ -44,7 +44,7 @@ void require_usable(const std::vector<Case>& cases) {
     const Problem& problem = c.problem;
     if (problem.rows == 0)
       throw BadRequest(fmt::format("{}: rows=0 leaves nothing to time", to_string(problem)));
-    harness::require_operands_of_subjects(problem);
+    harness::require_judged(problem);
     Problem orthonormal = problem;
     orthonormal.scale = orthonormal_scale(problem.n());
     const auto [known, is_new] = scales.emplace(to_string(orthonormal), problem.scale);

@@ -71,6 +71,26 @@ const Variant kOneCodeOff{"one_code_off", "", Memory::host, everything,
                             return std::make_unique<OneCodeOff>(p, device);
                           }};
 
+// cpu, by another operator than asked for.
+class ByAnother final : public Plan {
+ public:
+  ByAnother(const Problem& asked, const Operator& op, const DeviceInfo& device) : Plan(asked) {
+    Problem problem = asked;
+    problem.op = op;
+    cpu_ = plan(cpu::variant, problem, device);
+  }
+  Numerics numerics() const override { return cpu_->numerics(); }
+  Settings settings() const override { return {}; }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    Operands taken = operands;
+    if (!cpu_->problem().op.has_signs()) taken.signs = nullptr;
+    cpu_->execute(taken, stream);
+  }
+  std::unique_ptr<Plan> cpu_;
+};
+
 class SessionTest : public testing::Test {
  protected:
   Outcome run(const Variant& variant, const char* problem, Mode mode = Mode::host) {
@@ -133,6 +153,38 @@ TEST_F(SessionTest, EncodedResultsAreJudgedByTheReference) {
     const double error = std::stod(outcome.row.at("rel_l2"));
     EXPECT_GT(error, 0.02) << text;
     EXPECT_LT(error, 0.13) << text;
+  }
+}
+
+// Signs and dense factors, in front, behind and transposed: by operands of the harness's own.
+TEST_F(SessionTest, OperatorsWithDataAreJudgedByFp64) {
+  for (const char* text : {"bf16/256+signs/r64", "f32/signs+256/r9000/out", "f16/28x16+signs/r5000",
+                           "f16/d28x16/r5000", "bf16/d5tx64/r64/out", "f64/d7xd3x4+signs/r9"}) {
+    const Outcome outcome = run(cpu::variant, text);
+    ASSERT_EQ(outcome.status, Outcome::Status::ok) << text << ": " << outcome.message;
+    EXPECT_EQ(outcome.row.at("operator"), to_string(parse_problem(text).op));
+  }
+  for (const char* text : {"bf16/d28x16/r64>e4m3:row", "bf16/signs+256/r64>e4m3:row", "bf16/d5tx64/r70>mxfp4",
+                           "f16/d28x128/r4000>e4m3:tensor,vllm_static"}) {
+    const Outcome outcome = run(cpu::variant, text);
+    ASSERT_EQ(outcome.status, Outcome::Status::ok) << text << ": " << outcome.message;
+    EXPECT_LT(std::stod(outcome.row.at("rel_l2")), 0.13) << text << ": orthonormal, so no code saturates";
+  }
+}
+
+// What leaves signs or dense factors out, or transposes them, is noticed.
+TEST_F(SessionTest, ResultsOfAnotherOperatorAreWrong) {
+  static const char* executed = nullptr;  // Variant has pointers to functions
+  const Variant other{"other", "", Memory::host, everything,
+                      [](const Problem& problem, const DeviceInfo& here) -> std::unique_ptr<Plan> {
+                        return std::make_unique<ByAnother>(problem, parse_operator(executed), here);
+                      }};
+  for (const auto& [asked, done] : {std::pair{"bf16/256+signs/r64", "256"},
+                                    {"bf16/signs+256/r64", "256+signs"},
+                                    {"f16/d28x16/r64", "d28tx16"},
+                                    {"f16/28x16+signs/r64", "28x16"}}) {
+    executed = done;
+    EXPECT_EQ(run(other, asked).status, Outcome::Status::incorrect) << asked << " by " << done;
   }
 }
 

@@ -199,7 +199,7 @@ void judge(ConformanceRun& session, const Problem& problem, const Bytes& input, 
   if (problem.op.has_signs() && !session.supports(plain)) {  // signs are exact: in the rows, or in the kernel
     plain.op = Operator(problem.op.factors());
     const OperatorData data(problem.op, problem.dtype());
-    reference::apply_signs(problem, data.signs.data(), rows.data());
+    reference::apply_signs(problem, data.operands(nullptr, nullptr).signs, rows.data());
   }
   if (!session.supports(plain)) {  // strides that only encoded rows may have
     plain.set_row_stride(plain.n());

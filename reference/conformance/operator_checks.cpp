@@ -23,7 +23,7 @@ constexpr std::uint64_t kSeed = 1867;
 
 ExactOperator exact_operator(const Operator& op, Dtype dtype) {
   const OperatorData data(op, dtype);
-  const Operands operands = data.operands(op, nullptr, nullptr);
+  const Operands operands = data.operands(nullptr, nullptr);
   return ExactOperator(op, dtype, operands.signs, operands.dense);
 }
 
@@ -230,7 +230,7 @@ void operator_inputs(ConformanceRun& session) {
       const Bytes got = session.execute_and_judge(problem, input_class, input, what);
       if (!reference::has_emulation(plan->numerics())) continue;
       Bytes want = input;
-      reference::emulate(problem, plan->numerics(), data.operands(op, input.data(), want.data()));
+      reference::emulate(problem, plan->numerics(), data.operands(input.data(), want.data()));
       session.expect_exact(problem, want, got, "emulation of " + what);
     }
   }
@@ -264,7 +264,7 @@ void operator_nonfinite(ConformanceRun& session) {
       const Bytes got = session.execute(*plan, dirty);
       const std::string what = fmt::format("{} and {} in row {}", special.first, special.second, special.row);
       const reference::Matrix want =
-          reference::expected(problem, data.operands(op, dirty.data(), nullptr), special.row, 1);
+          reference::expected(problem, data.operands(dirty.data(), nullptr), special.row, 1);
       for (std::int64_t i = 0; i < op.n(); ++i) {
         const double have = load_element(session.dtype(), row_of(problem, got, special.row).data(), i);
         const bool right = std::isnan(want(0, i))

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <random>
 
-#include "common/contract/operator_data.hpp"
 #include "common/host/error.hpp"
 #include "reference/compare.hpp"
 #include "reference/emulation.hpp"
@@ -17,31 +15,6 @@ namespace fwht::conformance {
 
 /// The longest row that is checked in full.
 constexpr std::int64_t kLongest = std::int64_t{1} << 16;
-
-OperatorData::OperatorData(const Operator& op, Dtype dtype) {
-  std::mt19937_64 random(99);
-  std::vector<double> values(op.has_signs() ? static_cast<std::size_t>(op.n()) : 0);
-  for (double& value : values)
-    value = random() % 2 == 0 ? 1.0 : -1.0;
-  signs = pack_signs(values);
-  dense.resize(static_cast<std::size_t>(dense_entry_count(op) * bytes_of(dtype)));
-  std::int64_t next = 0;
-  for (const Factor& factor : op.factors()) {
-    if (factor.basis != Basis::dense) continue;
-    for (std::int64_t i = 0; i < factor.order * factor.order; ++i) {
-      const bool shifted_diagonal = (i / factor.order + 1) % factor.order == i % factor.order;
-      store_element(dtype, dense.data(), next++,
-                    shifted_diagonal ? static_cast<double>(factor.order - 2) : -2.0);
-    }
-  }
-}
-
-Operands OperatorData::operands(const Operator& op, const void* in, void* out) const {
-  Operands operands{in, out};
-  if (op.has_signs()) operands.signs = signs.data();
-  if (op.has_dense()) operands.dense = dense.data();
-  return operands;
-}
 
 ConformanceRun::ConformanceRun(const Variant& variant, Dtype dtype, const DeviceInfo& device,
                                std::span<const std::int64_t> sizes,
@@ -127,19 +100,8 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
     apart.poison(how.poison);
   }
   Buffer& out = in_place ? in : apart;
-  const OperatorData data(problem.op, problem.dtype());
-  Operands operands{in.data(), out.data()};
-  Buffer signs, dense;
-  if (problem.op.has_signs()) {
-    signs = Buffer(variant().memory, data.signs.size() * sizeof(data.signs[0]));
-    signs.upload(data.signs.data(), signs.bytes());
-    operands.signs = signs.data();
-  }
-  if (problem.op.has_dense()) {
-    dense = Buffer(variant().memory, data.dense.size());
-    dense.upload(data.dense.data(), dense.bytes());
-    operands.dense = dense.data();
-  }
+  const OperatorData data(problem.op, problem.dtype(), variant().memory);
+  Operands operands = data.operands(in.data(), out.data());
   const reference::PreparedData prepared(problem, variant().memory);
   operands.prepared = prepared.operands();
   Buffer scale_buffer;
@@ -223,8 +185,8 @@ Bytes ConformanceRun::execute_and_judge(const Problem& problem, reference::Input
     return output;
   }
   const OperatorData data(problem.op, problem.dtype());
-  const reference::Checked checked = reference::check(problem, made->numerics(), input_class,
-                                                      data.operands(problem.op, input.data(), output.data()));
+  const reference::Checked checked =
+      reference::check(problem, made->numerics(), input_class, data.operands(input.data(), output.data()));
   if (!checked.verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, checked.verdict.message));
   return output;
 }

@@ -15,22 +15,12 @@
 #include "common/device/memory.hpp"
 #include "reference/conformance/family_run.hpp"
 #include "reference/inputs.hpp"
+#include "reference/operator_data.hpp"
 #include "reference/tolerance.hpp"
 
 namespace fwht::conformance {
 
-/// What an operator needs beside rows, on the host: random signs, and (m I - 2 J) P for a dense factor of
-/// order m, J all ones, P the cyclic shift: small integers, rows of square length m^2, not symmetric.
-struct OperatorData {
-  OperatorData() = default;
-  OperatorData(const Operator& op, Dtype dtype);
-
-  /// These with rows: pointers into this object.
-  Operands operands(const Operator& op, const void* in, void* out) const;
-
-  std::vector<std::uint32_t> signs;
-  Bytes dense;
-};
+using reference::OperatorData;
 
 /// What an encoded problem leaves behind.
 struct EncodedBytes {
