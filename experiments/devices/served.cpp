@@ -33,6 +33,7 @@ using ServedLine = std::array<std::string, 3>;
 
 std::string words_of(const Problem& problem) {
   std::string words = problem.encoding.is_plain() ? "rows" : to_string(problem.encoding);
+  if (problem.op.has_dense()) words += " dense";
   if (problem.op.has_signs()) words += " signs";
   if (problem.prologue) words += fmt::format(" {}", to_string(*problem.prologue));
   if (problem.paging) words += " pages";
