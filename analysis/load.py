@@ -462,6 +462,9 @@ def merge(device: str, folders: list[Folder]) -> Device:
     return Device(device, tuple(folders), tables, superseded)
 
 
+READS_NUMBERS = r"signs|d\d"  # an operator with signs or dense factors of a caller
+
+
 def _places(rows: pd.DataFrame) -> list[str]:
     """Placement and arrangement in words, whatever the row stride."""
     return [layout_of(p, inner_of(a), 1, a) for p, a in zip(rows["placement"], rows["arrangement"])]
@@ -472,11 +475,10 @@ def _completed(results: pd.DataFrame) -> pd.DataFrame:
     layouts = [layout_of(*place) for place in results[["placement", "row_stride", "n", "arrangement"]].itertuples(index=False, name=None)]
     plain = results["operator"] == results["n"].astype(str)
     family = pd.Series("transform", index=results.index, dtype=object).mask(~plain, "width").mask(results["encoding"] != "", "encoded")
-    family = family.mask(results["arrangement"] != "", "arranged")
     signs, dense = results["operator"].str.contains("signs"), results["operator"].str.contains(r"d\d")
     first = results["encoding"].str.contains(">") | signs  # a prologue, pages, signs
     family = family.mask((results["encoding"] != "") & first, "prepared")
-    family = family.mask(dense | (signs & (results["encoding"] == "")), "operands")
+    family = family.mask(dense | (signs & (results["encoding"] == "")), "operands").mask(results["arrangement"] != "", "arranged")
     picked = results["settings"].astype(str).str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
     completed = results.assign(
         layout=layouts, family=family, picked=picked, error_ratio=results["rel_l2"] / results["predicted_rel_l2"],

@@ -352,13 +352,18 @@ def split_table(device: Device) -> str:
     return drawn("split", frame[frame["m"] == "1 to 16"].sort_values("n", key=lambda n: n.str.contains("to"), kind="stable"))
 
 
+def of_pages(rows: pd.DataFrame) -> pd.DataFrame:
+    """What docs/operators.md and docs/quantize.md show of operators with numbers: bf16 out of place, replay."""
+    return rows[(rows["dtype"] == "bf16") & (rows["mode"] == "replay") & (rows["layout"] == "out of place")]
+
+
 def layer_values(devices: list[Device]) -> dict[str, Any]:
     """What docs/linear.md, docs/several_gpus.md and docs/long_vectors.md show, each of the newest run of every GPU that has it."""
     return {
         "arranged": newest(devices, lambda d: len(tables.arranged(d)) > 0), "arranged_table": lambda d: drawn("arranged", tables.arranged(d)),
         "prepared": newest(devices, lambda d: len(tables.prepared(d)) > 0), "prepared_table": lambda d: drawn("prepared", tables.prepared(d)),
-        "with_operands": newest(devices, lambda d: len(tables.operands(d)) > 0), "operands_table": lambda d: drawn("operands", tables.operands(d)),
-        "dense": newest(devices, lambda d: len(tables.dense_codes(d)) > 0), "dense_table": lambda d: drawn("dense-codes", tables.dense_codes(d)),
+        "with_operands": newest(devices, lambda d: len(tables.operands(d)) > 0), "operands_table": lambda d: drawn("operands", of_pages(tables.operands(d))),
+        "dense": newest(devices, lambda d: len(tables.dense_codes(d)) > 0), "dense_table": lambda d: drawn("dense-codes", of_pages(tables.dense_codes(d))),
         "study": newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)[:1],  # computed on the host, the same everywhere
         "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
         "linear": newest(devices, layers.covers_headline), "linear_table": lambda d: drawn("linear", layers.headline(d)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of, merge
+from .load import DTYPES, ELEMENT_BYTES, MODES, READS_NUMBERS, Device, ResultsError, layout_of, merge
 from .testbed.commands import names_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
 UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
+NAMED = ("transform", "width")  # families of plain rows by operators without numbers of a caller
 PROBLEM = ["family", "operator", "encoding", "dtype", "mode", "layout", "n", "rows", "row_stride", "elements"]
 OWN = "auto"  # what fwht::transform launches
 
@@ -454,12 +456,13 @@ def _with_widths(device: Device) -> pd.DataFrame:
     """Plain results in place, of the dtypes in which row lengths m 2^k were measured."""
     rows = device.results
     dtypes = rows.loc[rows["family"] == "width", "dtype"].unique()
-    return rows[(rows["encoding"] == "") & (rows["layout"] == "in place") & rows["dtype"].isin(dtypes)]
+    return rows[rows["family"].isin(NAMED) & (rows["layout"] == "in place") & rows["dtype"].isin(dtypes)]
 
 
 def beside_variant(device: Device, variant: str, other: str, dtype: str = "f16") -> pd.DataFrame:
     """Plain results of `variant` in place at three places (one row, the L2, DRAM), with `ratio`, its time over that of `other`."""
-    rows = correct(device.results, dtype=dtype, layout="in place", encoding="").sort_values("elements", ascending=False, kind="stable")
+    rows = correct(device.results, dtype=dtype, layout="in place")
+    rows = rows[rows["family"].isin(NAMED)].sort_values("elements", ascending=False, kind="stable")
     sizes = [regime(e * ELEMENT_BYTES[dtype], device.l2_bytes) for e in rows["elements"]]
     wanted = {("L2", "alternating"): "L2, alternating", ("DRAM", "replay"): "DRAM, replay"}
     rows = rows.assign(place=["one row, replay" if r == 1 and m == "replay" else wanted.get((s, m), "") for r, s, m in zip(rows["rows"], sizes, rows["mode"])])
@@ -508,6 +511,8 @@ def support(device: Device, *, special=False) -> pd.DataFrame:
     picked = ok[ok["picked"] != ""].assign(variant=lambda rows: rows["picked"])
     both = pd.concat([ok.assign(answer="takes"), picked.assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
     both = both[~both["variant"].astype(str).str.startswith("peer:")].astype({"n": "int64"})  # a table without rows has no type
+    reads = both["operator"].astype(str).str.contains(READS_NUMBERS)  # what takes a length may refuse it with signs
+    both = both[~reads | (both["encoding"] != "")]
     if special:
         both = both[(both["encoding"] != "") | (both["n"] & (both["n"] - 1) != 0)]
     output = both["encoding"].astype(str).str.replace(r"^((?:.*>)?[^:,/]*).*", r"\1", regex=True).replace("", "rows")
@@ -705,8 +710,8 @@ def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding:
 
 
 def plainest(operators: Iterable[str], n: int) -> str:
-    """Sylvester's matrix where it is one of them, else the first without signs, else the first."""
-    return min(operators, key=lambda operator: (operator != str(n), "signs" in operator))
+    """Sylvester's matrix where it is one of them, else the first without signs and dense factors, else the first."""
+    return min(operators, key=lambda operator: (operator != str(n), re.search(READS_NUMBERS, operator) is not None))
 
 
 def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) -> pd.DataFrame:

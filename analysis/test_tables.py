@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import report, tables
+from analysis import report, tables, tune
 from analysis.cli import main
 from analysis.conftest import FolderWriter, gpu_folder
 from analysis.load import ROOT, ResultsError, load
@@ -551,6 +551,27 @@ def test_operators_with_numbers_stand_beside_the_same_factors_without(tmp_path):
     assert list(zip(codes["operator"], codes["octave"], codes["gain"])) == [("d28x512", 20, 1.5)]
     assert list(tables.fused(device)["operator"]) == ["28x512"], "codes behind dense factors are a table of their own"
     assert set(device.results.loc[device.results["family"] == "width", "operator"]) == {"28x512"}
+
+
+def test_operators_with_numbers_answer_for_no_other_row_length(tmp_path):
+    """Beside 4096 and 28x512, in front of them and with other times: what by_width, decode, which, support and tune say is that of the named ones."""
+    writer = gpu_folder(**SMALL)
+    for n, operators in ((4096, ("4096+signs", "4096")), (14336, ("d28x512", "28x512+signs", "28x512"))):
+        for operator in operators:
+            named = operator in ("4096", "28x512")
+            for count in (1, (1 << 26) // n):
+                for variant, time in (("mma_split", 10 if named else 99), ("factors", 11 if named else 1)):
+                    writer.measure(variant, "f16", n, n * count, "replay", operator=operator, time_us=time, limit_us=5, fraction_of_limit=5 / time)
+    (device,) = load([writer.write(tmp_path / "run")])
+    wide = tables.by_width(device)
+    assert set(wide["operator"]) == {"4096", "28x512"} and set(wide["time_us"]) == {10}
+    assert set(tables.decode(device)["operator"]) == {"4096", "28x512"}
+    assert list(tables.beside_variant(device, "mma_split", "factors")["other_us"].unique()) == [11]
+    _, found = tables.which([device], "f16", 14336, 1)
+    assert found["time_us"].iloc[0] == 10
+    chosen = tune.choices(device.results)
+    assert set(chosen.loc[chosen["n"] == 14336, "variant"]) == {"mma_split"}
+
 
 
 def test_codes_of_a_variant_that_wrote_wrong_ones_are_not_recommended(tmp_path):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from . import tables
-from .load import ELEMENT_BYTES, ROOT, ResultsError, load_folder, merge
+from .load import ELEMENT_BYTES, READS_NUMBERS, ROOT, ResultsError, load_folder, merge
 
 FOLDER = ROOT / "variants" / "auto"
 SHIPPED = sorted(FOLDER.glob("*.csv"))  # one a device that was measured
@@ -32,12 +32,13 @@ WARM = ("alternating", "replay")  # of a size that was timed in both, the first 
 
 
 def candidates(results: pd.DataFrame) -> pd.Series:
-    """Rows of what `auto` may pick: it launches kernels of its own, its plan has no memory that would bind it to one stream, and its results are
-    no codes, of 16 bits rounded once."""
+    """Rows of what `auto` may pick: it launches kernels of its own, its plan has no memory that would bind it to one stream, its operator reads
+    no numbers of a caller, and its results are no codes, of 16 bits rounded once."""
     ideal = results["dtype"].map(tables.ideal_error).astype(float)
     once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
     alone = results["settings"].astype(str).str.contains(r'"workspace_bytes": ?[1-9]')
-    return (results["memory"] == "device") & (results["encoding"] == "") & (results["picked"] == "") & ~results["peer"] & ~alone & once
+    named = ~results["operator"].astype(str).str.contains(READS_NUMBERS)
+    return named & (results["memory"] == "device") & (results["encoding"] == "") & (results["picked"] == "") & ~results["peer"] & ~alone & once
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:

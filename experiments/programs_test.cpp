@@ -114,7 +114,7 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed 18446744073709551617",
                  "--seed=18446744073709551617 must be a number from 0 to 2^63 - 1");
-  expect_refused(kRunOnce, "--variant cpu --problem bf16/n64/r6/rms", "timed with an encoding alone");
+  expect_refused(kRunOnce, "--variant cpu --problem bf16/n64/r6/rms", "timed with an encoding, not plain");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --seed -1",
                  "--seed=-1 must be a number from 0 to 2^63 - 1");
   expect_refused(kRunOnce, "--variant cpu --problem f32/n4/r100000000000000 --check",

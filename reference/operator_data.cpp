@@ -18,7 +18,10 @@ std::vector<std::uint32_t> random_signs(std::int64_t n) {
   return pack_signs(values);
 }
 
-std::vector<std::byte> dense_entries(const Operator& op, Dtype dtype, bool are_integers) {
+}  // namespace
+
+std::vector<std::byte> dense_entries(const Operator& op, Dtype dtype, DenseRows rows) {
+  const bool are_integers = rows == DenseRows::integers || is_integer(dtype);
   std::vector<std::byte> entries(static_cast<std::size_t>(dense_entry_count(op) * bytes_of(dtype)));
   std::int64_t next = 0;
   for (const Factor& factor : op.factors()) {
@@ -34,12 +37,9 @@ std::vector<std::byte> dense_entries(const Operator& op, Dtype dtype, bool are_i
   return entries;
 }
 
-}  // namespace
-
 OperatorData::OperatorData(const Operator& op, Dtype dtype, Memory memory, DenseRows dense_rows) {
-  const bool are_integers = dense_rows == DenseRows::integers || is_integer(dtype);
   if (op.has_signs()) signs_ = placed(memory, random_signs(op.n()));
-  if (op.has_dense()) dense_ = placed(memory, dense_entries(op, dtype, are_integers));
+  if (op.has_dense()) dense_ = placed(memory, dense_entries(op, dtype, dense_rows));
 }
 
 Operands OperatorData::operands(const void* in, void* out) const {

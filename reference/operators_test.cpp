@@ -196,9 +196,8 @@ TEST(ExactOperator, ExpectedTakesSignsDenseFactorsAndStrides) {
 TEST(OperatorData, IsOrthogonalAndOfTheLengthThatIsAskedFor) {
   const Operator op = parse_operator("d28x4xd53+signs");
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64}) {
-    for (const auto& [rows, square_length] :
-         {std::pair{OperatorData::DenseRows::integers, 28. * 28 * 4 * 53 * 53},
-          {OperatorData::DenseRows::as_long_as_signs, 28. * 4 * 53}}) {
+    for (const auto& [rows, square_length] : {std::pair{DenseRows::integers, 28. * 28 * 4 * 53 * 53},
+                                              {DenseRows::as_long_as_signs, 28. * 4 * 53}}) {
       const OperatorData data(op, dtype, Memory::host, rows);
       const Operands operands = data.operands(nullptr, nullptr);
       EXPECT_NO_THROW(check_dense(op, dtype, operands.dense)) << name_of(dtype);

@@ -404,8 +404,8 @@ function refresh(focus) {
 // What a run measured of a problem, n but for `anyLength`. `asked`: dtype, n, rows, encoding, and layout and operator, "" for any.
 const measuredOf = (index, asked, anyLength) => rowsOf(index).filter((row) => row.candidate && row.dtype === asked.dtype && (anyLength || row.n === asked.n) && row.encoding === asked.encoding && (!asked.operator || row.operator === asked.operator) && (!asked.layout || row.layout === asked.layout));
 
-// As tables.plainest: Sylvester's matrix where it is one of them, else the first without signs, else the first.
-const plainest = (operators, n) => operators.find((name) => name === String(n)) ?? operators.find((name) => !name.includes("signs")) ?? operators[0];
+// As tables.plainest: Sylvester's matrix where it is one of them, else the first without signs and dense factors, else the first.
+const plainest = (operators, n) => operators.find((name) => name === String(n)) ?? operators.find((name) => !/signs|d\d/.test(name)) ?? operators[0];
 
 // As tables.which: the first run that measured it, or another of the same device with a nearer row count, or as near a one in a mode that
 // judges the size better; the mode that judges the size best. `device`: its runs alone, "" for any.

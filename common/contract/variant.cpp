@@ -196,12 +196,21 @@ void check_apart(const Plan& plan, const Operands& operands) {
 
 }  // namespace
 
+Support Transforms::is_judged(const fwht::Problem& problem) {
+  if (problem.prologue && problem.encoding.is_plain())
+    return {"rows behind a prologue are timed with an encoding, not plain"};
+  const bool reads_more =
+      problem.prologue || problem.paging || problem.op.has_signs() || problem.op.has_dense();
+  if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32 && reads_more)
+    return {"codes of the fp32 result are timed without prologue, pages, signs and dense factors"};
+  return {};
+}
+
 std::string Transforms::grid_block(const fwht::Problem& problem, Memory memory) {
   const char* mode = memory == Memory::host ? "host" : problem.programmatic_launch ? "replay_pdl" : "replay";
   const std::string text = to_string(problem);
   // One such problem would have the whole grid refused.
-  if (problem.rows == 0 || (problem.prologue && problem.encoding.is_plain()))
-    return concat("# not timed by fwht_sweep: ", text, "\n");
+  if (problem.rows == 0 || !is_judged(problem)) return concat("# not timed by fwht_sweep: ", text, "\n");
   return concat("[", text, "]\nproblem = ", text, "\nmode = ", mode, "\n");
 }
 

@@ -51,6 +51,8 @@ struct Transforms {
   using Plan = fwht::Plan;
   static constexpr std::string_view kNoun = "variant";
   static bool does_nothing(const Problem& problem) { return problem.rows == 0; }
+  /// Whether this project's programs can time it: they judge no rows, and some combinations, by nothing.
+  static Support is_judged(const Problem& problem);
   /// For FWHT_TRACE: fwht_sweep --grid reads it.
   static std::string grid_block(const Problem& problem, Memory memory);
   /// No virtual function of Plan: modules that are loaded derive from Plan without this library.

@@ -207,7 +207,8 @@ TEST(Trace, HasBlocksOfWhatIsTimedAndCommentsOfTheRest) {
     EXPECT_EQ(Transforms::grid_block(parse_problem(text), Memory::host),
               concat("[", text, "]\nproblem = ", text, "\nmode = host\n"));
   }
-  for (const char* text : {"f16/n64/r0", "bf16/n128/r4/rms"}) {
+  for (const char* text : {"f16/n64/r0", "bf16/n128/r4/rms", "bf16/128+signs/r4/out>e4m3:row/f32",
+                           "bf16/d28x128/r4/out>e4m3:row/f32"}) {
     EXPECT_EQ(Transforms::grid_block(parse_problem(text), Memory::device),
               "# not timed by fwht_sweep: " + std::string(text) + "\n");
   }

@@ -219,7 +219,7 @@ class RunCheck {
 }  // namespace
 
 reference::OperatorData operator_data(const Problem& problem, Memory memory) {
-  return {problem.op, problem.dtype(), memory, reference::OperatorData::DenseRows::as_long_as_signs};
+  return {problem.op, problem.dtype(), memory, reference::DenseRows::as_long_as_signs};
 }
 
 const Truth& TruthCache::of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {

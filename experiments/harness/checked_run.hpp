@@ -39,9 +39,9 @@ class TruthCache {
 
   explicit TruthCache(std::int64_t period_elements = kPeriodElements) : period_elements_(period_elements) {}
 
-  /// The period of `problem` without arrangement, prologue and pages, by operator_data: whole rows (blocks of rows that
-  /// lie between each other), the fewest that reach the period's elements, at most all. Valid until the next
-  /// call.
+  /// The period of `problem` without arrangement, prologue and pages, by operator_data: whole rows (blocks of
+  /// rows that lie between each other), the fewest that reach the period's elements, at most all. Valid until
+  /// the next call.
   const Truth& of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
   /// The same rows without their transform: Truth::raw.
   const std::vector<std::byte>& input_of(const Problem& problem, reference::InputClass input_class,

@@ -93,7 +93,7 @@ Verdict compare_scales(const Problem& problem, const Bytes& want, const std::byt
 }
 
 /// The plan whose bits an encoded plan has to have: with signs where the variant takes them, since it may
-/// choose another kernel for them; otherwise they are in the rows.
+/// choose another kernel for them. Otherwise those that come first are left to the rows.
 std::unique_ptr<Plan> plain_plan(const Variant& variant, const Problem& asked, const DeviceInfo& device) {
   Problem plain = plain_of(asked);
   const bool has_first_signs = asked.op.has_signs() && !asked.op.signs_come_last();
@@ -107,7 +107,11 @@ Verdict plain_result(const Variant& variant, const Problem& asked, const DeviceI
   const Problem problem = plain_of(asked);
   values.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   if (problem.n() == 1) {
-    values = prepared_rows(asked, truths.input_of(problem, input, seed), asked.op.has_signs());
+    const Bytes rows = prepared_rows(asked, truths.input_of(problem, input, seed), asked.op.has_signs());
+    for (std::int64_t row = 0; row < problem.rows; ++row) {
+      const double x = load_element(problem.dtype(), rows.data(), row * problem.row_stride());
+      store_element(problem.dtype(), values.data(), row, problem.scale * x);
+    }
     return reference::passed();
   }
   const auto plan = plain_plan(variant, asked, device);
@@ -272,11 +276,6 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const Dev
                              Slices& slices) {
   const Problem& problem = plan.problem();
   if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32) {
-    if (problem.prologue || problem.paging || problem.op.has_signs() || problem.op.has_dense())
-      return {
-          reference::incorrect("codes of the fp32 result are judged without prologue, pages, signs and dense"
-                               " factors"),
-          std::nan("")};
     EncodedChecked checked = check_of_fp32(plan, truths, input, seed, slices);
     if (!slices.output().guards_intact() || !slices.input().guards_intact())
       checked.verdict = reference::incorrect("memory in front of or behind the data was written");

@@ -42,9 +42,9 @@ struct EncodedChecked {
 /// be those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
 /// result itself is judged against FP64 (check_plan). The reference puts the rows of the plain result through
 /// the prologue, and multiplies them by signs that come first where the variant's plain results take none.
-/// H_1 has its input for a plain result. Codes of the fp32 result (/f32) are judged so on integer rows, whose fp32 result
-/// follows from the plan's steps; rel_l2 is that of the plan's own codes of the truth's rows, and they are
-/// what the slices have then.
+/// H_1 has its input, times the scale, for a plain result. Codes of the fp32 result (/f32) are judged so on
+/// integer rows, whose fp32 result follows from the plan's steps; rel_l2 is that of the plan's own codes of
+/// the truth's rows, and they are what the slices have then.
 EncodedChecked check_encoded(const Variant& variant, const Plan& plan, const DeviceInfo& device,
                              TruthCache& truths, reference::InputClass input, std::uint64_t seed,
                              Slices& slices);

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/contract/variant.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text_file.hpp"
@@ -185,8 +186,10 @@ struct GridBlock {
         problem.encoding = encoding;
         problem.prologue = prepared.prologue;
         problem.paging = prepared.paging;
-        if (encoding.is_plain() && prepared.prologue)
-          throw BadRequest("rows behind a prologue are timed with an encoding, not plain");
+        if (prepared.signs && plain.op.has_signs())
+          throw BadRequest(
+              fmt::format("prepared = signs, but the operator {} has signs", to_string(plain.op)));
+        if (const Support judged = Transforms::is_judged(problem); !judged) throw BadRequest(judged.why_not);
         if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
         append_to(cases, seen, problem);
       }

@@ -4,7 +4,8 @@
 //   [L2]                         a block; its name is for the reader
 //   n = 16..32768                numbers are 4096 or 2^12; a..b stands for every power of two from a to b
 //   width = 768, 14336           instead of n, or beside it: rows of this length by operator_for
-//   operator = 28x512 d53x256    the same, between blanks: any operator; signs and dense factors are made up
+//   operator = 28x512 d53x256    instead of n, or beside it, between blanks: rows of any operator's length;
+//                                signs and dense factors are made up
 //   elements = 2^23              rows follow: elements / n; an n above the element count is left out;
 //                                for a width or an operator as many whole rows as there are
 //   rows = 1, 64                 instead of elements, or beside them

@@ -89,6 +89,9 @@ TEST(Grid, PreparationsLieBetweenBlanks) {
   EXPECT_NE(refusal(block + "encoding = e4m3:row\nprepared = sign\n").find("unknown word 'sign'"),
             std::string::npos);
   EXPECT_NE(refusal(block + "prepared = rms\n").find("with an encoding, not plain"), std::string::npos);
+  EXPECT_NE(refusal("[a]\noperator = signs+128\nrows = 2\ndtype = bf16\nmode = replay\nprepared = signs\n")
+                .find("prepared = signs, but the operator signs+128 has signs"),
+            std::string::npos);
   EXPECT_EQ(names(parse_grid("g", block + "prepared = none signs\n")),
             (std::vector<std::string>{"bf16/n128/r2/replay", "bf16/128+signs/r2/replay"}));
 }

@@ -9,13 +9,13 @@
 #include "experiments/harness/encoded.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/settings_json.hpp"
+#include "reference/operators.hpp"
 
 namespace fwht::harness {
 
 void require_judged(const Problem& problem) {
-  if (problem.prologue && problem.encoding.is_plain())
-    throw BadRequest(
-        fmt::format("{}: rows behind a prologue are timed with an encoding alone", to_string(problem)));
+  if (const Support judged = Transforms::is_judged(problem); !judged)
+    throw BadRequest(fmt::format("{}: {}", to_string(problem), judged.why_not));
 }
 
 namespace {
@@ -24,6 +24,7 @@ Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan
                         const DeviceInfo& device, const std::shared_ptr<TruthCache>& truths,
                         reference::InputClass input, std::uint64_t seed) {
   const Problem problem = plan->problem();
+  require_judged(problem);
   Subject subject{describe(variant, problem)};
   const auto preparation = std::make_shared<const Preparation>(problem, variant.memory);
   subject.launch = [plan, preparation](const void* in, void* out, Stream stream) {
@@ -118,8 +119,14 @@ std::int64_t applications_in_place(const Numerics& numerics, const Problem& prob
   const double allowed_octaves = problem.dtype() == Dtype::f16   ? 6.0
                                  : problem.dtype() == Dtype::i32 ? 20.0
                                                                  : 40.0;
-  const double gain = std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) *
-                      (1.0 + numerics.gain_error(problem.scale));
+  double gain = std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) *
+                (1.0 + numerics.gain_error(problem.scale));
+  if (problem.op.has_dense()) {  // entries are rounded to the dtype, so Op is orthonormal but for that
+    const reference::OperatorData data = operator_data(problem, Memory::host);
+    const Operands operands = data.operands(nullptr, nullptr);
+    const reference::ExactOperator exact(problem.op, problem.dtype(), operands.signs, operands.dense);
+    gain *= std::sqrt(exact.square_length() / static_cast<double>(problem.n()));
+  }
   const double octaves = std::fabs(std::log2(gain));
   // 8.6e-8 octaves off is the rounding of the scale to fp32: no drift in any number of launches that can be
   // timed.

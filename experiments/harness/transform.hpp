@@ -14,7 +14,7 @@ Description describe(std::string_view name, Memory memory, const Problem& proble
 /// `variant` is asked nothing: also for problems that it does not support.
 Description describe(const Variant& variant, const Problem& problem);
 
-/// Throws BadRequest for what no subject judges: a prologue without an encoding.
+/// Throws BadRequest for what no subject judges (Transforms::is_judged).
 void require_judged(const Problem& problem);
 
 /// The plan on random rows, judged against FP64; integers exactly, on rows whose sums fit (judged_input).

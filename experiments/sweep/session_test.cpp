@@ -165,7 +165,8 @@ TEST_F(SessionTest, OperatorsWithDataAreJudgedByFp64) {
     EXPECT_EQ(outcome.row.at("operator"), to_string(parse_problem(text).op));
   }
   for (const char* text : {"bf16/d28x16/r64>e4m3:row", "bf16/signs+256/r64>e4m3:row", "bf16/d5tx64/r70>mxfp4",
-                           "f16/d28x128/r4000>e4m3:tensor,vllm_static"}) {
+                           "f16/d28x128/r4000>e4m3:tensor,vllm_static",
+                           "f16/n1/r8/ld4>e4m3:tensor,vllm_static", "f16/n1/r8/s2>e4m3:tensor,vllm_static"}) {
     const Outcome outcome = run(cpu::variant, text);
     ASSERT_EQ(outcome.status, Outcome::Status::ok) << text << ": " << outcome.message;
     EXPECT_LT(std::stod(outcome.row.at("rel_l2")), 0.13) << text << ": orthonormal, so no code saturates";

@@ -8,6 +8,7 @@
 
 #include "common/host/parallel_for.hpp"
 #include "reference/inputs.hpp"
+#include "reference/operator_data.hpp"
 #include "reference/operators.hpp"
 #include "reference/rounding.hpp"
 
@@ -66,17 +67,7 @@ GptqWeights random_weights(const LinearProblem& problem, LinearData data, std::u
     fill_words(weights.signs, seed, 6);
     if (op.n() % 32 != 0) weights.signs.back() &= (1U << op.n() % 32) - 1;
   }
-  for (const Factor& factor : op.factors()) {
-    if (factor.basis != Basis::dense) continue;
-    const auto m = static_cast<double>(factor.order);
-    for (std::int64_t i = 0; i < factor.order * factor.order; ++i) {
-      const double on_cycle = (i / factor.order + 1) % factor.order == i % factor.order ? 1.0 : 0.0;
-      weights.dense.resize(weights.dense.size() + 2);
-      store_element(problem.dtype, weights.dense.data(),
-                    static_cast<std::int64_t>(weights.dense.size()) / 2 - 1,
-                    std::sqrt(m) * (on_cycle - 2.0 / m));
-    }
-  }
+  weights.dense = dense_entries(op, problem.dtype, DenseRows::as_long_as_signs);
   return weights;
 }
 

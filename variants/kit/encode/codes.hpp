@@ -18,18 +18,31 @@ namespace fwht::encoder {
 
 // ---- e4m3
 
-/// NaN gives 0x7F, infinities and all above 448 give +-448.
-FWHT_WARP_CODE std::uint32_t e4m3_in_software(float x) {
-  const std::uint32_t sign = bits_of(x) >> 24 & 0x80U;
-  std::uint32_t magnitude = bits_of(x) & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return 0x7F;
-  if (magnitude < 0x3C800000U) {  // below 2^-6: adding 2^14 aligns the last place to 2^-9 and rounds
-    const float aligned = add(float_of(magnitude), 0x1p14F);
-    return sign | (bits_of(aligned) - bits_of(0x1p14F));
-  }
-  magnitude += 0x7FFFFU + (magnitude >> 20 & 1U);               // to nearest even at bit 20
-  const std::uint32_t code = (magnitude - (120U << 23)) >> 20;  // exponents are biased by 7 instead of 127
-  return sign | (code < 0x7EU ? code : 0x7EU);
+/// The code of |x| in the low byte, kExcessOfE4m3 too large; NaN counts as 448. Where 2^20 times the power of
+/// two at or below |x| (at least 2^-6) is added, the sum is rounded to the eighth of that power, its last
+/// place, and counts those from the sum's own power on.
+FWHT_WARP_CODE std::uint32_t e4m3_magnitude(float x) {
+  constexpr std::uint32_t kSmallestPower = 0x3C800000U, kHigher = 20U << 23;
+  const std::uint32_t magnitude = bits_of(smaller(fabsf(x), 448.0F));
+  const std::uint32_t power = magnitude & 0x7F800000U;
+  const std::uint32_t higher = (power > kSmallestPower ? power : kSmallestPower) + kHigher;
+  return bits_of(add(float_of(magnitude), float_of(higher))) - higher + (higher >> 20);
+}
+inline constexpr std::uint32_t kExcessOfE4m3 = 0x68;  // 8 (121 + 20) modulo 256
+
+/// Four codes without an instruction for them. NaN gives 0x7F, infinities and all above 448 give +-448.
+FWHT_WARP_CODE std::uint32_t e4m3_in_software(float a, float b, float c, float d) {
+  // No byte is less than the excess, so that one subtraction serves all.
+  const std::uint32_t magnitudes =
+      gather_bytes<0>(e4m3_magnitude(a), e4m3_magnitude(b), e4m3_magnitude(c), e4m3_magnitude(d)) -
+      kExcessOfE4m3 * 0x01010101U;
+  std::uint32_t codes =
+      magnitudes | (gather_bytes<3>(bits_of(a), bits_of(b), bits_of(c), bits_of(d)) & 0x80808080U);
+  if (a != a) codes = (codes & 0xFFFFFF00U) | 0x7FU;
+  if (b != b) codes = (codes & 0xFFFF00FFU) | 0x7F00U;
+  if (c != c) codes = (codes & 0xFF00FFFFU) | 0x7F0000U;
+  if (d != d) codes = (codes & 0x00FFFFFFU) | 0x7F000000U;
+  return codes;
 }
 
 /// Codes of four numbers, the first in the low byte.
@@ -44,8 +57,7 @@ FWHT_WARP_CODE std::uint32_t e4m3_codes(float a, float b, float c, float d) {
       : "f"(a), "f"(b), "f"(c), "f"(d));
   return codes;
 #else
-  return e4m3_in_software(a) | e4m3_in_software(b) << 8 | e4m3_in_software(c) << 16 |
-         e4m3_in_software(d) << 24;
+  return e4m3_in_software(a, b, c, d);
 #endif
 }
 
@@ -55,7 +67,7 @@ FWHT_WARP_CODE std::uint32_t e4m3_code(float x) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(code) : "f"(0.0F), "f"(x));
   return code;
 #else
-  return e4m3_in_software(x);
+  return e4m3_in_software(x, 0.0F, 0.0F, 0.0F);
 #endif
 }
 

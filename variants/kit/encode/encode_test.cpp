@@ -38,9 +38,19 @@ std::string hex_of(float x) {
   return std::to_string(bits_of(x)) + " (" + std::to_string(x) + ")";
 }
 
-TEST(EncoderCodes, E4m3InSoftwareRoundsToTheNearestCode) {
-  for (const float x : probes())
-    ASSERT_EQ(e4m3_in_software(x), reference::to_e4m3(x)) << hex_of(x);
+// Beside numbers of every kind: NaN, negative and saturated ones reach no other code.
+TEST(EncoderCodes, E4m3InSoftwareRoundsToTheNearestCodeInEveryPlace) {
+  const std::vector<float> all = probes();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    float x[4];
+    std::uint32_t want = 0;
+    for (std::size_t place = 0; place < 4; ++place) {
+      x[place] = all[(i + place * 7919) % all.size()];
+      want |= static_cast<std::uint32_t>(reference::to_e4m3(x[place])) << 8 * place;
+    }
+    ASSERT_EQ(e4m3_in_software(x[0], x[1], x[2], x[3]), want) << hex_of(x[0]);
+    ASSERT_EQ(e4m3_code(x[0]), reference::to_e4m3(x[0])) << hex_of(x[0]);
+  }
 }
 
 TEST(EncoderCodes, FourE4m3CodesLieInOrder) {
