@@ -196,7 +196,7 @@ def chart(id: str, frame: pd.DataFrame, mark: str | dict, encoding: dict[str, An
         panels = list(dict.fromkeys(frame[facet]))
         spec = {"facet": {"field": facet, "type": "nominal", "title": None, "sort": panels}, "columns": columns, "spec": panel}
     if free:
-        spec |= {"resolve": {"scale": {"y": "independent"}}}
+        spec |= {"resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}}}  # shared ones would not stand under the panels
     return Chart(id, part["title"], part.get("words", ""), spec, frame)
 
 

@@ -40,7 +40,7 @@ def environment() -> jinja2.Environment:
     """For Markdown: text of folders goes through the filter `md`."""
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
                               keep_trailing_newline=True)  # fmt: skip
-    made.filters |= charts.FORMATS | {"md": escaped, "significant": significant, "ratio": ratio_text}
+    made.filters |= charts.FORMATS | {"md": escaped, "significant": significant, "ratio": tables.ratio_text}
     made.globals["named"] = named
     return made
 
@@ -48,11 +48,6 @@ def environment() -> jinja2.Environment:
 def named(name: str, devices: Sequence[Any]) -> str:
     """What stands in front of a number of one of `devices`: nothing where there is one alone."""
     return f"{escaped(name.removeprefix('NVIDIA '))}: " if len(devices) > 1 else ""
-
-
-def ratio_text(value: float) -> str:
-    """Two digits; three where two would hide that `value` is below 1, and never up to 1."""
-    return fixed(min(value, 0.999), 3) if value < 1 and fixed(value) == "1.00" else fixed(value, 2)
 
 
 def render(template: str, **values: Any) -> str:

@@ -131,6 +131,7 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
 LENGTH = charts.field("n", "row length n", log=2, axis_format="d")
 TOKENS = charts.field("m", "tokens m", log=2, axis_format="d")
 POINTS = {"type": "point", "filled": True, "size": 50}
+MANY = {"scale": {"scheme": "tableau20"}}  # colours of more than ten kinds
 
 
 def sections_of(devices: list[Device], evaluations: Sequence[Evaluation] = ()) -> list[Section]:
@@ -266,6 +267,7 @@ def transform_parts(device: Device) -> Parts:
 def few_rows_parts(device: Device) -> Parts:
     frame = pd.concat([tables.few_rows(device, dtype).assign(dtype=dtype) for dtype in DTYPES], ignore_index=True)
     lines = frame.assign(rows=[f"{r} row{'s' * (r > 1)}" for r in frame["rows"]])
+    lines = lines.iloc[frame["rows"].argsort(kind="stable")]  # colours of row counts are the same on every device
     y = charts.field("time_us", "µs", zero=True)
     yield chart("few-rows", lines, "line", {"x": LENGTH, "y": y} | kinds(lines, "rows", ("color", "shape", "strokeDash")), facet="dtype")
     yield table("few-rows-table", frame)
@@ -310,7 +312,7 @@ def encoded_parts(device: Device) -> Parts:
     power = lines["n"] & (lines["n"] - 1) == 0
     lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"] + power.map({True: "", False: ", n = m 2^k"}))
     style = {"x": LENGTH} | kinds(lines, "format")
-    yield chart("fused-gain", lines.dropna(subset=["gain"]), "line", style | {"y": charts.field("gain", zero=True)}, facet="panel", layers=[rule(1)])
+    yield chart("fused-gain", lines.dropna(subset=["gain"]), "line", style | {"y": charts.field("gain", log=2)}, facet="panel", layers=[rule(1)])
     yield chart("fused-share", lines, "line", style | {"y": charts.field("fraction_of_limit", axis_format="%", zero=True)}, facet="panel")
     yield table("fused", frame)
     yield best_parts("encoded", device)
@@ -356,7 +358,7 @@ def gpus_parts(device: Device) -> Parts:
         yield chart("tp-model", model, POINTS, {"x": TOKENS, "y": y} | style, facet="place", columns=2, width=360, layers=[rule(1)])
     pieces = layers.pieces(device)
     if len(pieces):
-        encoding = {"y": category("what"), "x": charts.field("time_us", "µs", zero=True), "color": category("piece")}
+        encoding = {"y": category("what"), "x": charts.field("time_us", "µs", zero=True), "color": category("piece") | MANY}
         frame = pieces[["shape", "ranks", "what", "piece", "time_us", "min_us", "max_us"]]
         yield chart("tp-pieces", frame, "bar", encoding, facet="shape", columns=2, width=420)
     yield table("tp-speedup-table", layers.speedups(device).drop(columns="place", errors="ignore"))
@@ -376,8 +378,7 @@ def runs_parts(devices: list[Device]) -> Parts:
         both = max((tables.common(other, one) for other in others), key=lambda found: len(found[1]), default=None)
         if both is not None and len(both[1]):
             words = "shares of the limit compare, times do not" if both[0].name != one.name else ""
-            whose = one.name if both[0].name == one.name else ""
-            yield replace(table("run", tables.compare_summary(both[1])), id=f"run-{i}", title=f"{one.short} over {both[0].short}", words=words, device=whose)
+            yield replace(table("run", tables.compare_summary(both[1])), id=f"run-{i}", title=f"{one.short} over {both[0].short}", words=words, device=one.name)
     for i, name in enumerate(dict.fromkeys(d.name for d in timed)):
         frame = tables.drift([d for d in reversed(timed) if d.name == name])
         if len(frame):
@@ -511,7 +512,7 @@ def profile_charts(found: profile.Profile) -> Parts:
         yield chart(id, frame, "line", style | {"y": charts.field("value", zero=True)}, facet="cost", width=230, height=160, free=True)
     stalls = rows.melt(["variant", "n"], [c for c in rows if c.startswith("stall_") and c != "stall_selected"], "reason", "warps").dropna()
     stalls = stalls[stalls["warps"] > 0.05].assign(reason=stalls["reason"].str.removeprefix("stall_").str.replace("_", " "))
-    encoding = {"x": {"field": "n", "type": "ordinal", "title": "n"}, "y": charts.field("warps", zero=True), "color": category("reason")}
+    encoding = {"x": {"field": "n", "type": "ordinal", "title": "n"}, "y": charts.field("warps", zero=True), "color": category("reason") | MANY}
     yield chart("stalls", stalls, "bar", encoding, facet="variant", width=230, height=140)
 
 
@@ -668,7 +669,7 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"time": tables.time_text, "percent": tables.percent, "fixed": tables.fixed}
+    made.filters |= {"time": tables.time_text, "percent": tables.percent, "fixed": tables.fixed, "ratio": tables.ratio_text}
     return made
 
 

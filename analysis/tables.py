@@ -79,6 +79,11 @@ def fixed(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if value is not None and np.isfinite(value) else "–"
 
 
+def ratio_text(value: float) -> str:
+    """Two digits; three where two would hide that `value` is below 1, and never up to 1."""
+    return fixed(min(value, 0.999), 3) if value < 1 and fixed(value) == "1.00" else fixed(value, 2)
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Significant digits, as a power of ten where that is shorter."""
     if value is None or not np.isfinite(value):

@@ -437,7 +437,7 @@ def test_no_counter_stands_beside_the_time_of_another_launch(monkeypatch, tmp_pa
 
 
 def test_a_ratio_below_one_never_reads_as_one():
-    assert [pages.ratio_text(value) for value in (0.9954, 0.9997, 0.92, 1.0, 1.004)] == ["0.995", "0.999", "0.92", "1.00", "1.00"]
+    assert [tables.ratio_text(value) for value in (0.9954, 0.9997, 0.92, 1.0, 1.004)] == ["0.995", "0.999", "0.92", "1.00", "1.00"]
     row = {"name": "x", "operator": "8", "mode": "cold", "points": 2, "mean": 0.9996, "least": 0.9961, "where": "f16", "greatest": 1.0}
     assert "| 0.999 | 0.996: f16 | 1.00 |" in pages.drawn("many-peers", pd.DataFrame([row]))
     both = {"n": 8, "place": "L2", "dtype": "f16", "fraction_of_limit": 0.9, "hadacore": 0.9961, "fast_hadamard_transform": float("nan")}

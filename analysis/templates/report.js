@@ -507,7 +507,10 @@ function showDevice() {
     if (link) link.parentElement.hidden = section.hidden;
   }
   const explore = byId("explore");
-  if (explore) explore.hidden = state.device !== "" && !runs.some((run) => run.device === state.device);
+  if (explore) {
+    explore.hidden = state.device !== "" && !runs.some((run) => run.device === state.device);
+    document.querySelector('nav a[href="#explore"]').parentElement.hidden = explore.hidden;
+  }
 }
 
 // --- start ------------------------------------------------------------------------------------------------------------

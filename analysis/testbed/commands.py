@@ -207,13 +207,13 @@ def usual_preset() -> str:
 
 
 def command_run(arguments: list[str]) -> int:
-    """Usage: ./testbed run [--grid smoke|quick|paper] [--output DIR] [--variant NAME]...
+    """Usage: ./testbed run [--grid NAME|FILE] [--output DIR] [--variant NAME]...
 
     Builds what this machine can run (without a GPU the host variants alone), checks every variant on small problems, runs the
     sweep (which checks every result before timing it) and the accuracy summary, prints a table and writes a self-contained
     HTML report; without a GPU those of an H100 and an H200 stand beside this machine's. The last line is the path of the report.
 
-      --grid NAME     problem sizes of the sweep (default quick: about a minute)
+      --grid NAME     problem sizes of the sweep, any grid of experiments/README.md (default quick: about a minute)
       --output DIR    the results folder to make (default results/<time>_<commit>_<device>)
       --variant NAME  only this variant; may be repeated (default: all)
     """
@@ -607,8 +607,8 @@ def command_wheel(arguments: list[str]) -> int:
 
     Builds the wheel of fwht (with CUDA where nvcc is) and that of the stand-in for fast_hadamard_transform, repairs the first
     with auditwheel, checks its platform, its size and what it brings, installs both into an empty environment and runs a smoke
-    test there. The folder dist/ has the wheels, and in dist/kernels what kernels.get_local_kernel("dist/kernels") loads. The last
-    line is the path of the wheel.
+    test there. The folder dist/ has the wheels, and in dist/kernels what kernels.get_local_kernel(Path("dist/kernels"))
+    loads. The last line is the path of the wheel.
 
       --host          without CUDA, even where nvcc is
       --platform TAG  the oldest systems that it is for (default manylinux_2_34_<machine>); a library that asks for newer ones fails

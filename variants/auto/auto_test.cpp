@@ -72,7 +72,7 @@ TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   EXPECT_EQ(variant_for(table, "f16/n8192/r1"), "");
   EXPECT_EQ(variant_for(table, "f16/28x512/r1"), "kronecker");
   EXPECT_EQ(variant_for(table, "f16/28x512/r4000"), "factors");
-  EXPECT_EQ(variant_for(table, "f16/28x512+signs/r4000/out"), "factors") << "signs cost nothing";
+  EXPECT_EQ(variant_for(table, "f16/28x512+signs/r4000/out"), "factors") << "as without signs";
   EXPECT_EQ(variant_for(table, "f16/4096+signs/r1"), "") << "the row of 4096 is for Sylvester alone";
   EXPECT_EQ(variant_for(table, "f16/28x512/r1>e4m3:row"), "") << "codes go by the rule";
   EXPECT_EQ(variant_for(table, "f16/n4096/r2/inner2"), "") << "and so does another axis";
@@ -386,30 +386,45 @@ TEST(Rule, GivesCodesOfMatricesToOneKernelOnAnyTensorCore) {
     // Where Hopper's kernels end: short rows, and one scale of a long one, of half a wave to a whole one.
     expect("bf16/180x16/r728>mxfp4", one, one);
     expect("bf16/180x16/r400>mxfp4", two, one);
-    expect("bf16/12x64/r4096>e4m3:row", one, one);
+    expect("bf16/12x64/r4096>e4m3:row", one, two);
+    expect("bf16/12x64/r8192>e4m3:row", one, one);
     expect("bf16/180x16/r2912>e4m3:row", two, two);
     expect("bf16/180x16/r23301>e4m3:row", one, two);
     if (find_variant(one).supports(parse_problem("bf16/36x1024/r64>e4m3:row"), device)) {
-      expect("bf16/36x1024/r64>e4m3:row", two, two);
-      expect("bf16/36x1024/r100>e4m3:row", one, two);
+      expect("bf16/36x1024/r64>e4m3:row", two, one);
+      expect("bf16/36x1024/r100>e4m3:row", one, one);
+      expect("bf16/36x1024/r1820>e4m3:row", two, one);
     }
-    expect("bf16/36x1024/r1820>e4m3:row", two, two);
-    for (const char* text :
-         {"f16/36x1024/r64>mxfp8", "bf16/76x2x36x2/r192>mxfp4", "f16/60x4x28x2+signs/r192>int4:128",
-          "bf16/132x4x28x2/r64>nvfp4", "f16/d28x64/r3>e4m3:row", "f16/d28x64/r4096>e4m3:row"})
+    for (const char* text : {"f16/36x1024/r64>mxfp8", "bf16/76x2x36x2/r192>mxfp4",
+                             "f16/60x4x28x2+signs/r192>int4:128", "bf16/132x4x28x2/r64>nvfp4"})
       expect(text, two, one);
+    // Behind a dense factor: many short rows, fewer in groups, and one scale of rows to 16384.
+    for (const char* text :
+         {"f16/d28x64/r3>e4m3:row", "f16/d28x64/r800>e4m3:row", "bf16/d20x256/r600>mxfp4",
+          "bf16/d28x512/r1000>e4m3:row", "bf16/d20x1024/r4096>e4m3:row", "bf16/d20x1024/r102>mxfp4"})
+      expect(text, two, one);
+    for (const char* text :
+         {"f16/d28x64/r900>e4m3:row", "f16/d28x64/r4096>e4m3:row", "bf16/d20x256/r819>mxfp4",
+          "bf16/d28x512/r1170>e4m3:row", "bf16/d20x1024/r204>mxfp4"})
+      expect(text, one, one);
     for (const char* text : {"bf16/n32768/r64>int4:128", "bf16/28x512/r4096>e4m3:row",
                              "f16/28x1024/r64>mxfp4", "bf16/28x128+signs/r512>nvfp4"})
       expect(text, hopper, one);
-    // Few rows; one scale a row but of 128 columns; rows that are rotated in narrow tiles, or very long.
-    for (const char* text : {"f16/28x1024/r1>mxfp4", "bf16/28x128+signs/r3>nvfp4",
-                             "bf16/172x64/r4096>e4m3:row", "bf16/n32768/r64>int4:row"})
+    for (const char* text : {"bf16/n32768/r64>int4:row", "bf16/28x512/r1>e4m3:row"})
+      expect(text, hopper, one);
+    // Few rows; one scale a row of flat or narrow tiles; rows that are rotated in narrow tiles, or very long.
+    for (const char* text :
+         {"f16/28x1024/r1>mxfp4", "bf16/28x128+signs/r3>nvfp4", "bf16/28x256/r4096>e4m3:row",
+          "bf16/172x64/r4096>e4m3:row", "bf16/20x1024/r256>e4m3:row"})
       expect(text, hopper, two);
     for (const char* text :
          {"bf16/180x16/r64>mxfp4", "bf16/132x4x28x2/r64>e4m3:row", "bf16/52x1024/r315>mxfp4"})
       expect(text, two, two);
     expect("bf16/428x32/r612>mxfp4", two, two);
     EXPECT_EQ(first("bf16/n16384/r64>e4m3:row"), "mma_split") << device.name;
+    if (find_variant(one).supports(parse_problem("bf16/72x1024/r64>e4m3:128"), device)) {
+      EXPECT_EQ(first("bf16/72x1024/r64>e4m3:128"), one) << device.name << ": longer than two launches take";
+    }
     EXPECT_EQ(first("bf16/n65536/r64>e4m3:128"), "rotate_then_quantize") << device.name;
   }
 }

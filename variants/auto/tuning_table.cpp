@@ -93,9 +93,10 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
   return std::fabs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
 }
 
-/// Whether the grid `tune` has its factors: Sylvester's for 2^k, else those of operator_for. Signs,
-/// transposes and dense factors cost nothing that would change the choice; other orders of the length would.
-/// Only for lengths that a table has, all of which have an operator.
+/// Whether the grid `tune` has its factors: Sylvester's for 2^k, else those of operator_for. With signs,
+/// transposed or dense they take what is fastest without: nobody measured whether another variant is faster
+/// then. Other orders of the length go by the rule. Only for lengths that a table has, all of which have an
+/// operator.
 bool is_measured(const Operator& op) {
   if (is_power_of_two(op.n())) return op.is_sylvester();
   return std::ranges::equal(op.factors(), operator_for(op.n()).factors(), {}, &Factor::order, &Factor::order);
@@ -167,31 +168,55 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 
 namespace {
 
-/// Whether mma_kronecker writes codes sooner than two launches do, which rotate few rows with more warps.
-/// Beside Hopper's kernels it does for many short rows, and for long ones with one scale each where there
-/// are more than clusters of the quantizer share, and a wave at most. By the grid `fused` and sizes around
-/// its limits on an H200. Without them, by sm_80 code on an H200: for scales of groups, unless the rows come
-/// in narrow tiles or are very long, and for one scale a row where a row is short or has 128 columns.
-bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
-  constexpr std::int64_t kFew = std::int64_t{1} << 20;  // elements
-  constexpr std::int64_t kFewOnHopper = std::int64_t{3} << 19;
-  constexpr std::int64_t kOutOfL2 = std::int64_t{1} << 25;
-  constexpr std::int64_t kShort = 4096, kLong = 36864;  // elements of a row
-  constexpr std::int64_t kShortOfOneScale = 2048;
+/// Beside Hopper's kernels mma_kronecker writes codes sooner than two launches for many short rows, and for
+/// long ones with one scale each where there are more than clusters of the quantizer share, and a wave at
+/// most. By the grid `fused` and sizes around its limits on an H200.
+bool is_sooner_on_hopper(const Problem& problem, bool one_scale, const DeviceInfo& device) {
+  constexpr std::int64_t kFew = std::int64_t{3} << 19, kOutOfL2 = std::int64_t{1} << 25;  // elements
+  constexpr std::int64_t kShort = 4096, kShortOfOneScale = 2048;                          // of a row
   constexpr std::int64_t kReadOnce = 32768;  // more of a token the quantizer reads twice
-  const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
-  if (runs_wgmma(device)) {
-    if (problem.op.factors().size() > 2 || problem.op.has_dense()) return false;
-    if (problem.n() <= kShort)
-      return problem.elements() >= (one_scale && problem.n() > kShortOfOneScale ? kOutOfL2 : kFewOnHopper);
-    return one_scale && problem.n() > kReadOnce && problem.rows <= device.sm_count &&
-           2 * problem.rows > device.sm_count;
-  }
+  if (problem.op.factors().size() > 2) return false;
+  if (problem.n() <= kShort)
+    return problem.elements() >= (one_scale && problem.n() > kShortOfOneScale ? kOutOfL2 : kFew);
+  return one_scale && problem.n() > kReadOnce && problem.rows <= device.sm_count &&
+         2 * problem.rows > device.sm_count;
+}
+
+/// The same behind a dense factor, which `kronecker` rotates by. By the grid `codes` on an H200, whose
+/// numbers of whole rows stay below 2^22 and 2^24 elements.
+bool is_sooner_behind_dense(const Problem& problem, bool one_scale) {
+  constexpr std::int64_t kShort = 4096, kLongOfOneScale = 16384;  // elements of a row
+  constexpr std::int64_t kFewOfShort = std::int64_t{3} << 19, kFew = std::int64_t{15} << 18,
+                         kFewOfOneScale = std::int64_t{15} << 20;
+  if (problem.op.factors().size() > 2) return false;
+  if (problem.n() <= kShort) return problem.elements() >= kFewOfShort;
+  return one_scale ? problem.n() <= kLongOfOneScale && problem.elements() >= kFewOfOneScale
+                   : problem.elements() >= kFew;
+}
+
+/// Without Hopper's kernels: scales of groups, unless the rows come in narrow tiles or are very long; one
+/// scale a row where a tile is tall and wide, or many rows are short. By the grid `codes`, by sm_80 code on
+/// an H200. Behind a dense factor two launches rotate by mma_kronecker, too, so that one is sooner.
+bool is_sooner_by_mma_sync(const Problem& problem, bool one_scale) {
+  constexpr std::int64_t kFew = std::int64_t{1} << 20, kFewOfOneScale = std::int64_t{1} << 22;  // elements
+  constexpr std::int64_t kLong = 36864, kShortOfOneScale = 2048;                                // of a row
+  constexpr int kTall = 108;
   const auto cut = mma_kronecker::cut_for(problem.op);
   if (!cut || cut->is_dense()) return true;
-  if (problem.elements() < kFew || problem.n() > kLong || cut->shape.order > mma_kronecker::kMostWideOrder)
-    return false;
-  return !one_scale || problem.n() <= kShortOfOneScale || cut->shape.columns == mma_kronecker::kTileColumns;
+  const rows::Shape& shape = cut->shape;
+  if (shape.order > mma_kronecker::kMostWideOrder) return false;
+  if (!one_scale) return problem.elements() >= kFew && problem.n() <= kLong;
+  const bool wide = shape.columns >= mma_kronecker::kTileColumns && is_power_of_two(shape.columns);
+  return (wide && shape.order >= kTall) ||
+         (problem.n() <= kShortOfOneScale && problem.elements() >= kFewOfOneScale);
+}
+
+/// Whether mma_kronecker writes codes sooner than two launches do, which rotate few rows with more warps.
+bool is_sooner_in_one_launch(const Problem& problem, const DeviceInfo& device) {
+  const bool one_scale = problem.encoding.scales.kind == ScaleGranularity::Kind::row;
+  if (!runs_wgmma(device)) return is_sooner_by_mma_sync(problem, one_scale);
+  if (problem.op.has_dense()) return is_sooner_behind_dense(problem, one_scale);
+  return is_sooner_on_hopper(problem, one_scale, device);
 }
 
 /// Whether rows of m 2^k are sooner in registers than in shared memory. They are where a row has one warp or
@@ -229,7 +254,7 @@ std::vector<std::string_view> preferred_encoders(const Problem& problem, const D
   // Beside a row of 65536, shared memory holds staged boxes of few warps.
   if (problem.n() < 65536 && is_sooner_in_one_launch(problem, device))
     return {"mma_split", "kronecker", "mma_kronecker", "rotate_then_quantize"};
-  return {"mma_split", "kronecker", "rotate_then_quantize"};
+  return {"mma_split", "kronecker", "rotate_then_quantize", "mma_kronecker"};  // the last has longer rows
 }
 
 }  // namespace

@@ -46,10 +46,19 @@ FWHT_WARP_CODE float divide(float a, float b) {
 
 /// The larger number; of a number and a NaN, the number.
 FWHT_WARP_CODE float larger(float a, float b) {
+#ifdef __CUDA_ARCH__
   return fmaxf(a, b);
+#else
+  return a < b || a != a ? b : a;  // fmaxf makes a NaN of one that signals
+#endif
 }
+/// The smaller number; b where a is NaN.
 FWHT_WARP_CODE float smaller(float a, float b) {
+#ifdef __CUDA_ARCH__
   return fminf(a, b);
+#else
+  return a < b ? a : b;            // fminf makes a NaN of one that signals
+#endif
 }
 
 /// Reciprocal within one unit in the last place (PTX ISA, rcp.approx.ftz.f32), for 2^-120 < |x| < 2^120.
