@@ -655,8 +655,8 @@ TEST_F(Programs, ListWhatThereIs) {
     }
   }
   EXPECT_EQ(run(kSweep, "--list-grids").out,
-            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\ncodes\nprepared\nwidths\nlong\n"
-            "arrangements\npeers\n");
+            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\ncodes\nprepared\noperands\nwidths\n"
+            "long\narrangements\npeers\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);

@@ -103,8 +103,8 @@ const Variant noting{"noting", "", Memory::host,
 
 TEST(Transform, CodesAreJudgedByPlansForTheirDevice) {
   DeviceInfo device = this_device();
-  device.ordinal = 3;
   Bench bench(device);
+  device.ordinal = 3;
   for (const char* text : {"bf16/n128/r64>e4m3:row", "bf16/128+signs/r64>e4m3:row"}) {
     ordinals_asked().clear();
     const Subject subject = transform_subject(noting, plan(noting, parse_problem(text), device), device,
