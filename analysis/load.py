@@ -462,7 +462,8 @@ def merge(device: str, folders: list[Folder]) -> Device:
     return Device(device, tuple(folders), tables, superseded)
 
 
-READS_NUMBERS = r"signs|d\d"  # an operator with signs or dense factors of a caller
+DENSE = r"d\d"  # an operator with a dense factor
+READS_NUMBERS = f"signs|{DENSE}"  # or with signs: numbers of a caller
 
 
 def _places(rows: pd.DataFrame) -> list[str]:
@@ -475,7 +476,7 @@ def _completed(results: pd.DataFrame) -> pd.DataFrame:
     layouts = [layout_of(*place) for place in results[["placement", "row_stride", "n", "arrangement"]].itertuples(index=False, name=None)]
     plain = results["operator"] == results["n"].astype(str)
     family = pd.Series("transform", index=results.index, dtype=object).mask(~plain, "width").mask(results["encoding"] != "", "encoded")
-    signs, dense = results["operator"].str.contains("signs"), results["operator"].str.contains(r"d\d")
+    signs, dense = results["operator"].str.contains("signs"), results["operator"].str.contains(DENSE)
     first = results["encoding"].str.contains(">") | signs  # a prologue, pages, signs
     family = family.mask((results["encoding"] != "") & first, "prepared")
     family = family.mask(dense | (signs & (results["encoding"] == "")), "operands").mask(results["arrangement"] != "", "arranged")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .load import DTYPES, ELEMENT_BYTES, MODES, READS_NUMBERS, Device, ResultsError, layout_of, merge
+from .load import DENSE, DTYPES, ELEMENT_BYTES, MODES, READS_NUMBERS, Device, ResultsError, layout_of, merge
 from .testbed.commands import names_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
@@ -571,7 +571,7 @@ def operands(device: Device) -> pd.DataFrame:
     rows = rows[(rows["encoding"] == "") & (rows["arrangement"] == "")]
     text = rows["operator"].astype(str)
     kinds = [" ".join(word for word, there in (("dense", dense), ("signs", signs)) if there)
-             for dense, signs in zip(text.str.contains(r"d\d"), text.str.contains("signs"))]  # fmt: skip
+             for dense, signs in zip(text.str.contains(DENSE), text.str.contains("signs"))]  # fmt: skip
     rows = rows.assign(reads=kinds, factors=text.str.replace(r"\+?signs\+?|d(?=\d)", "", regex=True))
     key = ["dtype", "mode", "layout", "rows", "factors"]
     own, bare = rows[rows["reads"] != ""], rows[rows["reads"] == ""]

@@ -18,8 +18,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// OperatorData in FP64.
-struct Data {
-  explicit Data(const Operator& op) : data(op, Dtype::f64) {
+struct Fp64Data {
+  explicit Fp64Data(const Operator& op) : data(op, Dtype::f64) {
     const auto* const entries = static_cast<const double*>(operands.dense);
     dense.assign(entries, entries + dense_entry_count(op));
   }
@@ -49,7 +49,7 @@ IntMatrix random_integers(std::int64_t rows, std::int64_t n, std::int64_t larges
 TEST(ExactOperator, MatrixHasTheEntriesOfTheDefinition) {
   for (const char* text : kOperators) {
     const Operator op = parse_operator(text);
-    const Data data(op);
+    const Fp64Data data(op);
     const ExactOperator exact = data.exact(op);
     const Eigen::MatrixXd matrix = exact.matrix();
     std::int64_t wrong = 0;
@@ -86,7 +86,7 @@ TEST(ExactOperator, MatrixHasTheEntriesOfTheDefinition) {
 TEST(ExactOperator, FastDenseAndIntegerProductsAgreeExactly) {
   for (const char* text : kOperators) {
     const Operator op = parse_operator(text);
-    const Data data(op);
+    const Fp64Data data(op);
     const ExactOperator exact = data.exact(op);
     const IntMatrix x = random_integers(3, op.n(), 1000, 5);
     const Matrix dense = x.cast<double>() * exact.matrix().transpose();
@@ -102,7 +102,7 @@ TEST(ExactOperator, FastDenseAndIntegerProductsAgreeExactly) {
 TEST(ExactOperator, TransposedOperatorsHaveTransposedMatrices) {
   for (const char* text : kOperators) {
     const Operator op = parse_operator(text);
-    const Data data(op);
+    const Fp64Data data(op);
     const ExactOperator exact = data.exact(op);
     const Eigen::MatrixXd matrix = exact.matrix();
     EXPECT_TRUE(data.exact(op.transposed()).matrix() == matrix.transpose()) << text;
@@ -120,7 +120,7 @@ TEST(ExactOperator, AdjointAndInverseHoldForEveryWidth) {
         5376,  6144,  7168,  8960,  9216,  9728,  10944, 11008, 12288, 13440, 13696, 13824, 14336,
         17408, 17920, 18432, 18944, 20480, 21504, 22016, 25600, 27648, 28672, 29568, 36864, 53248}) {
     const Operator op = operator_for(n).with_signs();
-    const Data data(op);
+    const Fp64Data data(op);
     const IntMatrix x = random_integers(1, n, 8, 1), u = random_integers(1, n, 8, 2);
     IntMatrix y = x, v = u;
     data.exact(op).apply(y);
@@ -171,7 +171,7 @@ TEST(ExactOperator, ExpectedTakesSignsDenseFactorsAndStrides) {
     Problem problem = make_problem(dtype, parse_operator("d5tx8+signs"), 3);
     problem.set_row_stride(45);
     problem.scale = 0.5;
-    const Data data(problem.op);
+    const Fp64Data data(problem.op);
     std::vector<std::byte> dense(25 * static_cast<std::size_t>(bytes_of(dtype)));
     for (std::int64_t i = 0; i < 25; ++i)
       store_element(dtype, dense.data(), i, data.dense[static_cast<std::size_t>(i)]);

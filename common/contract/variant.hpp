@@ -51,7 +51,7 @@ struct Transforms {
   using Plan = fwht::Plan;
   static constexpr std::string_view kNoun = "variant";
   static bool does_nothing(const Problem& problem) { return problem.rows == 0; }
-  /// Whether this project's programs can time it: they judge no rows, and some combinations, by nothing.
+  /// Whether this project's programs can judge its results, and so time it; otherwise why not.
   static Support is_judged(const Problem& problem);
   /// For FWHT_TRACE: fwht_sweep --grid reads it.
   static std::string grid_block(const Problem& problem, Memory memory);

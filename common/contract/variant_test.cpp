@@ -1,5 +1,4 @@
 #include "common/contract/variant.hpp"
-#include "common/host/text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "common/host/error.hpp"
+#include "common/host/text.hpp"
 #include "common/testing/refusal.hpp"
 
 namespace fwht {

@@ -40,28 +40,19 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-std::vector<Encoding> parse_encodings(std::string_view text) {
-  std::vector<Encoding> encodings;
+/// @param example  of what may stand there, for the refusal of nothing
+template <class Parse>
+auto parse_words(std::string_view text, std::string_view key, std::string_view example, Parse parse) {
+  std::vector<decltype(parse(std::string()))> values;
   for (const std::string& word : words_of(text))
-    encodings.push_back(word == "plain" ? Encoding{} : parse_encoding(word));
-  if (encodings.empty()) throw BadRequest("the block names no encoding behind 'encoding ='; plain is none");
-  return encodings;
+    values.push_back(parse(word));
+  if (values.empty())
+    throw BadRequest(fmt::format("the block names nothing behind '{} ='; {}", key, example));
+  return values;
 }
 
-std::vector<Problem> parse_problems(std::string_view text) {
-  std::vector<Problem> problems;
-  for (const std::string& word : words_of(text))
-    problems.push_back(parse_problem(word));
-  if (problems.empty()) throw BadRequest("the block names nothing behind 'problem ='; f16/n4096/r8 is one");
-  return problems;
-}
-
-std::vector<Operator> parse_operators(std::string_view text) {
-  std::vector<Operator> operators;
-  for (const std::string& word : words_of(text))
-    operators.push_back(parse_operator(word));
-  if (operators.empty()) throw BadRequest("the block names nothing behind 'operator ='; 28x512 is one");
-  return operators;
+Encoding encoding_of_word(const std::string& word) {
+  return word == "plain" ? Encoding{} : parse_encoding(word);
 }
 
 /// What stands around the transform: signs of the operator, prologue, pages.
@@ -71,22 +62,11 @@ struct Prepared {
   std::optional<Paging> paging = {};
 };
 
-std::vector<Prepared> parse_prepared(std::string_view text) {
-  std::vector<Prepared> all;
-  for (std::string parts : words_of(text)) {
-    Prepared prepared{.signs = parts == "signs" || parts.starts_with("signs/")};
-    if (prepared.signs) parts.erase(0, std::string_view("signs/").size());
-    if (parts != "none") parse_preparations(parts, prepared.prologue, prepared.paging);
-    all.push_back(prepared);
-  }
-  if (all.empty()) throw BadRequest("the block names nothing behind 'prepared ='; none is a word");
-  return all;
-}
-
-std::vector<std::string> parse_arrangements(std::string_view text) {
-  std::vector<std::string> all = words_of(text);
-  if (all.empty()) throw BadRequest("the block names nothing behind 'arrangement ='; natural is a word");
-  return all;
+Prepared parse_prepared(std::string parts) {
+  Prepared prepared{.signs = parts == "signs" || parts.starts_with("signs/")};
+  if (prepared.signs) parts.erase(0, std::string_view("signs/").size());
+  if (parts != "none") parse_preparations(parts, prepared.prologue, prepared.paging);
+  return prepared;
 }
 
 struct GridBlock {
@@ -110,7 +90,7 @@ struct GridBlock {
     } else if (key == "width") {
       widths = parse_counts(value, key);
     } else if (key == "operator") {
-      operators = parse_operators(value);
+      operators = parse_words(value, key, "28x512 is one", parse_operator);
     } else if (key == "elements") {
       elements = parse_counts(value, key);
     } else if (key == "rows") {
@@ -121,13 +101,13 @@ struct GridBlock {
       placements =
           parse_each<Placement>(value, [](const std::string& item) { return kPlacements.parse(item); });
     } else if (key == "arrangement") {
-      arrangements = parse_arrangements(value);
+      arrangements = parse_words(value, key, "natural is a word", [](std::string word) { return word; });
     } else if (key == "encoding") {
-      encodings = parse_encodings(value);
+      encodings = parse_words(value, key, "plain is none", encoding_of_word);
     } else if (key == "prepared") {
-      preparations = parse_prepared(value);
+      preparations = parse_words(value, key, "none is a word", parse_prepared);
     } else if (key == "problem") {
-      problems = parse_problems(value);
+      problems = parse_words(value, key, "f16/n4096/r8 is one", parse_problem);
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, [](const std::string& item) { return kModes.parse(item); });
     } else {
