@@ -153,11 +153,15 @@ void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t o
   refuse_overlap({"in", in, problem.span_bytes()}, {"out", out, problem.span_bytes_out()}, problem);
 }
 
-void check_dense_alignment(const Operands& operands, const Problem& problem) {
-  const std::int64_t size = bytes_of(problem.in.dtype);
-  if (address_of(operands.dense) % static_cast<std::uintptr_t>(size) == 0) return;
-  throw BadRequest(concat("dense=", hex(address_of(operands.dense)), " must be aligned to ", size,
-                          " bytes for ", to_string(problem)));
+/// Of what the operator reads: signs are words of 32 bits.
+void check_operator_alignment(const Operands& operands, const Problem& problem) {
+  for (const auto& [name, operand, size] :
+       {std::tuple{"signs", operands.signs, std::int64_t{4}},
+        std::tuple{"dense", operands.dense, bytes_of(problem.in.dtype)}}) {
+    if (address_of(operand) % static_cast<std::uintptr_t>(size) == 0) continue;
+    throw BadRequest(concat(name, "=", hex(address_of(operand)), " must be aligned to ", size, " bytes for ",
+                            to_string(problem)));
+  }
 }
 
 /// What is written lies apart from what is read, and from what else is written; check_placement knows about
@@ -233,7 +237,7 @@ void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
                             kScratchAlignment, " bytes for ", to_string(problem)));
   }
   check_placement(problem, in, out);
-  check_dense_alignment(operands, problem);
+  check_operator_alignment(operands, problem);
   check_scale_buffer(operands, problem);
   check_apart(plan, operands);
 }

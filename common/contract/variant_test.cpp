@@ -276,6 +276,25 @@ TEST(Plan, ChecksTheOperandsThatItsProblemNeeds) {
   EXPECT_TRUE(says(refusal(dense, memory.data(), memory.data()), "dense is a null pointer"));
 }
 
+TEST(Plan, WhatAnOperatorReadsIsAligned) {
+  const auto refusal_of = [](const char* problem, const void* signs, const void* entries) {
+    const RecordingPlan plan(parse_problem(problem), 2);
+    Operands operands{memory.data(), memory.data()};
+    operands.signs = signs, operands.dense = entries;
+    return bad_request_of([&] { plan.execute(operands); });
+  };
+  const std::byte* const at = memory.data() + 512;
+  for (const int byte : {1, 2, 3}) {
+    EXPECT_NE(refusal_of("f16/8+signs/r4", at + byte, nullptr)
+                  .find("must be aligned to 4 bytes for f16/8+signs/r4"),
+              std::string::npos);
+  }
+  EXPECT_EQ(refusal_of("f16/8+signs/r4", at + 4, nullptr), "");
+  EXPECT_NE(refusal_of("f16/d2x8/r1", nullptr, at + 1).find("must be aligned to 2 bytes for f16/d2x8/r1"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of("f16/d2x8/r1", nullptr, at + 2), "");
+}
+
 TEST(Plan, ChecksTheOperandsOfAPrologue) {
   const RecordingPlan norm(parse_problem("bf16/n8/r4/rms>e4m3:row"), 2);
   Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};

@@ -16,13 +16,11 @@
 #include "common/host/bits.hpp"
 #include "variants/kit/box_vectors.hpp"
 #include "variants/kit/matrix_rows.hpp"
-#include "variants/kit/signs.hpp"
 
 namespace fwht::kronecker {
 
 using rows::box_byte;
 using rows::is_negative;
-using rows::pair_signs;
 using rows::second_word_index;
 using rows::Shape;
 using rows::sign_table;

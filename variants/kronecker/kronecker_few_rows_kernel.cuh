@@ -70,28 +70,10 @@ class RowPieces {
   __device__ void wait(int piece) const {
     ptx::mbarrier_wait_parity(full_ + 8 * piece, 0);
   }
-  __device__ void wait_for_all() const {
-#pragma unroll 1
-    for (int piece = 0; piece < kPieces; ++piece)
-      wait(piece);
-  }
 
  private:
   std::uint32_t tile_, full_;
 };
-
-/// Signs of elements before stage 1, by warps that must meet behind it.
-template <Launch launch>
-__device__ void flip_signs_of_row(const Work& work, std::uint32_t tile, int warp, int lane) {
-  constexpr int columns = launch.shape.columns, line = launch.shape.line(), steps = launch.piece_steps();
-  for (int s = warp; s < launch.shape.k_steps(); s += launch.warps()) {
-    for (int i = 0; i < columns / line; ++i)
-      rows::flip_signs<columns, line, line>(
-          tile + step_byte(columns, line, steps, s) + i * line_bytes(line, steps),
-          work.signs_first + i * (line / 8), 16 * s, work.order, lane);
-  }
-  ptx::fence_proxy_async_shared();
-}
 
 /// @tparam launch  one that is spread, of whole k steps, see whole_steps
 /// @tparam Output  SpreadStorageRows, or what writes codes
@@ -117,6 +99,15 @@ __global__ void __launch_bounds__(launch.threads())
   ptx::griddepcontrol_wait();
   if (lane == 0) pieces.ask(maps.in, row, warp, kWarps);
   ptx::griddepcontrol_launch_dependents();
+  // Every block flips all of the row. Those of results wait in registers, but not behind a second matrix.
+  TileSigns<shape, kWarps, line_bytes(shape.line(), kSteps)> signs(warp, lane);
+  rows::BoxSigns<columns, columns, shape.line()> signs_of_results;
+  constexpr bool kAsksAhead = second == 1;
+  if (work.signs_first != nullptr) {
+    signs.ask(work);
+  } else if (kAsksAhead && work.signs_last != nullptr) {
+    signs_of_results.ask(work.signs_last, 16 * box, work.order, lane);
+  }
   if constexpr (second > 1) {
     rows::load_table<second_words(launch)>(work.second, table, static_cast<int>(threadIdx.x),
                                            launch.threads());
@@ -126,8 +117,10 @@ __global__ void __launch_bounds__(launch.threads())
   typename Output::template Exit<dtype, launch> exit(work, tile + warp * shape.box_bytes(),
                                                      shared + launch.shared_bytes(), row, box, lane);
   if (work.signs_first != nullptr) {
-    pieces.wait_for_all();
-    flip_signs_of_row<launch>(work, tile, warp, lane);
+    signs.flip([&](int step) {
+      pieces.wait(step / kSteps);
+      return tile + step_byte(columns, shape.line(), kSteps, step);
+    });
     __syncthreads();
   }
 
@@ -152,7 +145,11 @@ __global__ void __launch_bounds__(launch.threads())
     } else {
       rows::finish_by_second<dtype, second, 1>(d, table, constants, work.scale, exit, lane);
     }
-    if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, exit.staging(), box, lane);
+    if (work.signs_last != nullptr) {
+      if (!kAsksAhead) signs_of_results.ask(work.signs_last, 16 * box, work.order, lane);
+      __syncwarp();
+      signs_of_results.flip(exit.staging(), lane);
+    }
   }
   exit.end(has_rows);
 #else

@@ -30,7 +30,6 @@ using _ZN4fwht9kronecker6LaunchE = fwht::kronecker::Launch;
 namespace fwht::kronecker {
 
 using rows::finish;
-using rows::flip_signs;
 using rows::put;
 using rows::rounded_pair;
 using rows::Stage2Constants;
@@ -396,24 +395,47 @@ struct StorageRows {
   };
 };
 
-/// Signs of elements: of a tile's boxes before stage 1, where they are at box_at(box), by `warps` that must
-/// meet behind it, and of a warp's staged box behind stage 2.
-template <Shape shape>
-struct SignFlip {
+/// Signs of elements before stage 1: of the boxes `warp`, `warp` + `warps` and so on of a tile.
+template <Shape shape, int warps, int line_bytes = 16 * 2 * shape.line()>
+class TileSigns {
+  static constexpr int kBoxes = shape.k_steps(), kTurns = (kBoxes + warps - 1) / warps;
+
+ public:
+  __device__ TileSigns(int warp, int lane) : warp_(warp), lane_(lane) {}
+
+  /// Asks for them.
+  __device__ TileSigns& ask(const Work& work) {
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn)
+      of_boxes_[turn].ask(work.signs_first, 16 * (turn * warps + warp_), work.order, lane_);
+    return *this;
+  }
+  /// Where the boxes are at box_at(box), by warps that must meet behind it. Once: the signs move up in their
+  /// registers, so that the loop is short.
   template <class BoxAt>
-  __device__ static void of_tile(const Work& work, BoxAt box_at, int warp, int warps, int lane) {
+  __device__ void flip(BoxAt box_at) {
 #pragma unroll 1
-    for (int box = warp; box < shape.k_steps(); box += warps)
-      flip_signs<shape.columns, shape.tile_columns(), shape.line()>(box_at(box), work.signs_first, 16 * box,
-                                                                    work.order, lane);
+    for (int box = warp_; box < kBoxes; box += warps) {
+      of_boxes_[0].flip(box_at(box), lane_);
+#pragma unroll
+      for (int turn = 1; turn < kTurns; ++turn)
+        of_boxes_[turn - 1] = of_boxes_[turn];
+    }
     ptx::fence_proxy_async_shared();
   }
-  __device__ static void of_results(const Work& work, std::uint32_t staging, int box, int lane) {
-    __syncwarp();
-    flip_signs<shape.columns, shape.tile_columns(), shape.line()>(staging, work.signs_last, 16 * box,
-                                                                  work.order, lane);
-  }
+
+ private:
+  rows::BoxSigns<shape.columns, shape.tile_columns(), shape.line(), line_bytes> of_boxes_[kTurns];
+  int warp_, lane_;
 };
+
+/// Behind stage 2, of a box that a warp staged.
+template <Shape shape>
+__device__ void flip_results(const Work& work, std::uint32_t staging, int box, int lane) {
+  __syncwarp();
+  rows::flip_signs<shape.columns, shape.tile_columns(), shape.line()>(staging, work.signs_last, 16 * box,
+                                                                      work.order, lane);
+}
 
 /// By all warps of a team, each of them.
 template <Launch launch>
@@ -479,12 +501,12 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
   __syncthreads();  // the barriers are there
 
   tickets.draw_ahead();
-  float d[shape.accumulators()];
 #pragma unroll 1
   for (int tile; slots.take(tile, lane); slots.advance()) {
     if (work.signs_first != nullptr) {
-      const auto box_at = [tile_at = slots.address()](int box) { return tile_at + box * shape.box_bytes(); };
-      SignFlip<shape>::of_tile(work, box_at, warp, kWarps, lane);
+      TileSigns<shape, kWarps>(warp, lane).ask(work).flip([&](int box) {
+        return slots.address() + box * shape.box_bytes();
+      });
       meet<launch>(team);
     }
 #pragma unroll
@@ -492,6 +514,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
       const int box = pass * kWarps + warp;
       const bool has_rows = box < kBoxes, last = pass == launch.passes - 1;
 
+      float d[shape.accumulators()];
       ptx::pin_accumulators(d);
       exact_stage<dtype, shape.tile_columns(), shape.line()>(d, matrix[pass], slots.address());
       first_fill.under_stage_1(warp, lane);
@@ -514,7 +537,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
           rows::finish_by_second<dtype, second, kTogether>(d, ptx::shared_address(table), constants,
                                                            work.scale, exit, lane);
         }
-        if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, exit.staging(), box, lane);
+        if (work.signs_last != nullptr) flip_results<shape>(work, exit.staging(), box, lane);
         exit.staged(shape.rows * tile, box);
       }
     }

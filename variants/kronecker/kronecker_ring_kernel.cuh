@@ -347,20 +347,22 @@ __global__ void __launch_bounds__(launch.threads(), 1)
     __syncwarp();
   }
 
-  float d[shape.accumulators()];
 #pragma unroll 1
   for (int tile; ring.take(tile, lane); ring.advance(), part -= kParts) {
-    if (work.signs_first != nullptr || part >= kParts) ring.wait_for_all();
     if (work.signs_first != nullptr) {
-      SignFlip<shape>::of_tile(
-          work, [&](int step) { return ring.box(step); }, warp_of_block, 4 * teams, lane);
+      TileSigns<shape, 4 * teams>(warp_of_block, lane).ask(work).flip([&](int step) {
+        ring.wait_full(step);
+        return ring.box(step);
+      });
       __syncthreads();
     }
+    if (part >= kParts) ring.wait_for_all();
     if (part >= kParts) tickets.release(ring, lane);
 #pragma unroll 1
     for (; part < kParts; part += teams) {
       const int box = own_block(part);
       const bool has_rows = box < k_steps, last = part == kParts - 1;
+      float d[shape.accumulators()];
       ptx::pin_accumulators(d);
       exact_stage<dtype, columns, kLine, k_steps, launch.steps_together()>(d, matrix, ring);
       writer.send_deferred();
@@ -383,7 +385,7 @@ __global__ void __launch_bounds__(launch.threads(), 1)
         stages = warp == 0;
       }
       if (stages) {
-        if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, writer.staging(), box, lane);
+        if (work.signs_last != nullptr) flip_results<shape>(work, writer.staging(), box, lane);
         writer.staged(tile, box);
       }
       __syncwarp();

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
+#include <set>
 
 #include "common/contract/hadamard_matrices.hpp"
+#include "variants/kit/box_signs.hpp"
 
 namespace fwht::kronecker {
 namespace {
@@ -404,11 +408,63 @@ TEST(Kronecker, RefusesWhatNoLaunchTakes) {
   EXPECT_EQ(choice_for(parse_operator("signs+28x512")), choice_for(parse_operator("28x512")));
 }
 
-TEST(Kronecker, SignsOfAPieceMeetTheirElements) {
-  for (int element = 0; element < 8; ++element) {
-    for (int word = 0; word < 4; ++word) {
-      const std::uint32_t bit = element / 2 == word ? 0x8000U << (16 * (element % 2)) : 0U;
-      EXPECT_EQ(pair_signs(1U << element, word), bit);
+// What BoxSigns does, of all boxes of a tile: every element is flipped once, by its own sign.
+void expect_signs_meet_their_elements(const Launch& launch) {
+  const Shape& shape = launch.shape;
+  const int steps = copied_steps(launch), line = shape.line(), order = shape.order;
+  SCOPED_TRACE(testing::Message() << order << " x " << shape.columns << ", " << shape.rows << " rows");
+  std::vector<std::vector<int>> rows;  // an element's number in the tile, from 1 on: 0 is behind the matrix
+  for (int r = 0; r < shape.rows; ++r) {
+    rows.emplace_back(static_cast<std::size_t>(order * shape.columns));
+    std::iota(rows.back().begin(), rows.back().end(), r * order * shape.columns + 1);
+  }
+  const std::vector<int> memory = loaded(launch, order, rows);
+  const rows::SignUnits units{shape.columns, shape.tile_columns(), line, line_bytes(line, steps)};
+  ASSERT_EQ(units.turns() % units.words(), 0);
+  std::vector<int> times(static_cast<std::size_t>(order * shape.tile_columns()), 0);
+  for (int step = 0; step < shape.k_steps(); ++step) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int turn = 0; turn < units.turns(); ++turn) {
+        if (!units.takes(turn, lane)) continue;
+        for (int i = 0; i < units.unit(); ++i) {
+          const int byte = step_byte(shape.tile_columns(), line, steps, step) +
+                           (units.byte(lane) ^ units.flip(i / 8)) + units.offset(turn) + i % 8 * 2;
+          const int row = 16 * step + lane % 16, column = units.column(units.word(turn), lane) + i;
+          const int number = memory.at(static_cast<std::size_t>(byte / 2));
+          if (row >= order) {
+            EXPECT_EQ(number, 0);
+            continue;
+          }
+          ASSERT_EQ((number - 1) % (order * shape.columns), row * shape.columns + column)
+              << "step " << step << ", lane " << lane << ", turn " << turn << ", bit " << i;
+          ++times.at(static_cast<std::size_t>(number - 1));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(std::ranges::count(times, 1), std::ssize(times));
+}
+
+TEST(Kronecker, SignsMeetTheirElements) {
+  for (const Launch& launch : kLaunches)
+    expect_signs_meet_their_elements(launch);
+  for (const Launch& launch : kFewRows)
+    expect_signs_meet_their_elements(launch);
+  // Other tiles, of mma_kronecker.
+  for (const Shape& shape : {Shape{16, 16, 8}, Shape{40, 32, 4}, Shape{24, 16, 4}, Shape{12, 32, 1}})
+    expect_signs_meet_their_elements({.shape = shape});
+}
+
+// Eight lanes meet eight different pieces of 128 bytes, so that none waits for another.
+TEST(Kronecker, LanesThatFlipSignsMeetNoBankTwice) {
+  for (const Launch& launch : kLaunches) {
+    const Shape& shape = launch.shape;
+    const rows::SignUnits units{shape.columns, shape.tile_columns(), shape.line()};
+    for (int first = 0; first < 32; first += 8) {
+      std::set<int> banks;
+      for (int lane = first; lane < first + 8; ++lane)
+        banks.insert(units.byte(lane) % 128);
+      EXPECT_EQ(banks.size(), 8U) << shape.columns;
     }
   }
 }

@@ -657,7 +657,7 @@ Operator require_rounds(std::int64_t n, std::int64_t rows, std::int64_t count) {
 void require_signs(std::span<const void* const> signs, std::int64_t n, std::span<const Extent> written) {
   for (std::size_t i = 0; i < signs.size(); ++i) {
     const std::string name = concat("signs[", i, "]");
-    require(name.c_str(), signs[i]);
+    require(name.c_str(), signs[i], 4);
     for (const Extent& each : written)
       require_apart(name.c_str(), signs[i], ceil_div(n, 32) * 4, each.name, each.at, each.bytes);
   }

@@ -40,13 +40,10 @@ __device__ void flip_signs_of_rows(std::uint32_t box, const std::uint8_t* signs,
   const int end = min(16, order - first) * kPieces;
 #pragma unroll 1
   for (int i = lane; i < end; i += 32) {
-    const std::uint32_t at = box + rows::vector_byte(columns, line_of(columns), 0, 0, i),
-                        eight = __ldg(signs + first * kPieces + i);
+    const std::uint32_t at = box + rows::vector_byte(columns, line_of(columns), 0, 0, i);
     std::uint32_t words[4];
     ptx::ld_shared_v4(words, at);
-#pragma unroll
-    for (int w = 0; w < 4; ++w)
-      words[w] ^= rows::pair_signs(eight, w);
+    rows::flip_eight(words, __ldg(signs + first * kPieces + i));
     ptx::st_shared_v4(at, words);
   }
 }

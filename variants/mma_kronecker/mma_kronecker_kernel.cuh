@@ -40,6 +40,8 @@
 
 namespace fwht::mma_kronecker {
 
+using rows::anew;
+
 /// The rows of one launch.
 struct Work {
   const std::byte* in;
@@ -54,12 +56,6 @@ struct Work {
 
   __device__ int k_steps() const { return (order + 15) / 16; }
 };
-
-/// An address that the compiler works out anew from here on, instead of keeping all that lie around it.
-__device__ inline std::uint32_t anew(std::uint32_t address) {
-  asm volatile("" : "+r"(address));
-  return address;
-}
 
 /// The tiles of a block in shared memory, `slots` of them; boxes are brought by the warp that they belong to.
 ///
@@ -206,10 +202,7 @@ class RowOutput {
   }
   /// Eight elements, which lie so many bytes behind the first one of the box.
   __device__ void flip(std::uint32_t (&words)[4], std::uint32_t byte) const {
-    const std::uint32_t eight = __ldg(work_.signs_last + block_ * (2 * columns) + byte / 16);
-#pragma unroll
-    for (int w = 0; w < 4; ++w)
-      words[w] ^= rows::pair_signs(eight, w);
+    rows::flip_eight(words, __ldg(work_.signs_last + block_ * (2 * columns) + byte / 16));
   }
 
   const Work& work_;
@@ -380,7 +373,7 @@ __global__ void __launch_bounds__(bounded_threads(tile_rows* columns* blocks, de
         output.begin(tile, block + i);
         const rows::Stage2Constants constants = [&] {  // where registers are short, worked out here
           if constexpr (columns <= kTileColumns) return constants_ahead;
-          return rows::Stage2Constants(static_cast<int>(anew(static_cast<std::uint32_t>(lane))));
+          return rows::Stage2Constants(anew(lane));
         }();
         float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d[i]);
         rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
