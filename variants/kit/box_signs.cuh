@@ -41,12 +41,10 @@ class BoxSigns {
   /// @param first  row of X that the box begins with; there are `order` of them
   __device__ void ask(const std::uint8_t* signs, int first, int order, int lane) {
     lane = anew(lane);
-    const int row = first + lane % 16, some_row = min(row, order - 1);  // no branch around a load
+    const int row = first + lane % 16;
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      const std::uint32_t word = load(signs + (some_row * columns + units().column(w, lane)) / 8);
-      words_[w] = row < order ? word : 0U;
-    }
+    for (int w = 0; w < kWords; ++w)
+      words_[w] = row < order ? load(signs + (row * columns + units().column(w, lane)) / 8) : 0U;
   }
   /// Multiplies the elements of the box.
   __device__ void flip(std::uint32_t box, int lane) const {

@@ -99,14 +99,16 @@ __global__ void __launch_bounds__(launch.threads())
   ptx::griddepcontrol_wait();
   if (lane == 0) pieces.ask(maps.in, row, warp, kWarps);
   ptx::griddepcontrol_launch_dependents();
-  // Every block flips all of the row. Those of results wait in registers, but not behind a second matrix.
+  // Every block flips all of the row. Behind a second matrix signs would take registers that it needs.
+  constexpr bool kAsksAhead = second == 1;
   TileSigns<shape, kWarps, line_bytes(shape.line(), kSteps)> signs(warp, lane);
   rows::BoxSigns<columns, columns, shape.line()> signs_of_results;
-  constexpr bool kAsksAhead = second == 1;
-  if (work.signs_first != nullptr) {
-    signs.ask(work);
-  } else if (kAsksAhead && work.signs_last != nullptr) {
-    signs_of_results.ask(work.signs_last, 16 * box, work.order, lane);
+  if constexpr (kAsksAhead) {
+    if (work.signs_first != nullptr) {
+      signs.ask(work);
+    } else if (work.signs_last != nullptr) {
+      signs_of_results.ask(work.signs_last, 16 * box, work.order, lane);
+    }
   }
   if constexpr (second > 1) {
     rows::load_table<second_words(launch)>(work.second, table, static_cast<int>(threadIdx.x),
@@ -117,6 +119,7 @@ __global__ void __launch_bounds__(launch.threads())
   typename Output::template Exit<dtype, launch> exit(work, tile + warp * shape.box_bytes(),
                                                      shared + launch.shared_bytes(), row, box, lane);
   if (work.signs_first != nullptr) {
+    if constexpr (!kAsksAhead) signs.ask(work);
     signs.flip([&](int step) {
       pieces.wait(step / kSteps);
       return tile + step_byte(columns, shape.line(), kSteps, step);
@@ -146,7 +149,7 @@ __global__ void __launch_bounds__(launch.threads())
       rows::finish_by_second<dtype, second, 1>(d, table, constants, work.scale, exit, lane);
     }
     if (work.signs_last != nullptr) {
-      if (!kAsksAhead) signs_of_results.ask(work.signs_last, 16 * box, work.order, lane);
+      if constexpr (!kAsksAhead) signs_of_results.ask(work.signs_last, 16 * box, work.order, lane);
       __syncwarp();
       signs_of_results.flip(exit.staging(), lane);
     }
