@@ -94,9 +94,9 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
 }
 
 /// Whether the grid `tune` has its factors: Sylvester's for 2^k, else those of operator_for. With signs,
-/// transposed or dense they take what is fastest without: nobody measured whether another variant is faster
-/// then. Other orders of the length go by the rule. Only for lengths that a table has, all of which have an
-/// operator.
+/// transposed or dense they take what is fastest without. With signs another variant is seldom faster, and
+/// by little (docs/attempts.md); transposed and dense nobody measured it. Other orders of the length go by
+/// the rule. Only for lengths that a table has, all of which have an operator.
 bool is_measured(const Operator& op) {
   if (is_power_of_two(op.n())) return op.is_sylvester();
   return std::ranges::equal(op.factors(), operator_for(op.n()).factors(), {}, &Factor::order, &Factor::order);
