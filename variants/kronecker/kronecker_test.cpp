@@ -10,6 +10,7 @@
 
 #include "common/contract/hadamard_matrices.hpp"
 #include "variants/kit/box_signs.hpp"
+#include "variants/kit/row_signs.hpp"
 
 namespace fwht::kronecker {
 namespace {
@@ -406,6 +407,16 @@ TEST(Kronecker, RefusesWhatNoLaunchTakes) {
   // The transposed matrix is another table for the same launch, signs are operands.
   EXPECT_EQ(choice_for(parse_operator("28tx512"))->launch, choice_for(parse_operator("28x512"))->launch);
   EXPECT_EQ(choice_for(parse_operator("signs+28x512")), choice_for(parse_operator("28x512")));
+}
+
+// Bit i of a byte of signs is that of element i, the lower half of a word that of the first of its two.
+TEST(Kronecker, SignsOfAPieceMeetTheirElements) {
+  for (int element = 0; element < 8; ++element) {
+    for (int word = 0; word < 4; ++word) {
+      const std::uint32_t bit = element / 2 == word ? 0x8000U << (16 * (element % 2)) : 0U;
+      EXPECT_EQ(rows::pair_of_spread(rows::spread_signs(1U << element), word), bit);
+    }
+  }
 }
 
 // What BoxSigns does, of all boxes of a tile: every element is flipped once, by its own sign.
